@@ -2,38 +2,48 @@
 /* clsample bench: the list of cases and the command. */
 #include "bench.h"
 
+#include "../cli/params.h"
+
 #include <stdio.h>
 #include <string.h>
 
 /* clang-format off */
-#define TOPK .temperature = 0.8f, .top_k = 50, .top_p = 0.9f
-#define LLAMA(what) .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .more = what
-#define ALONE .temperature = 1.0f, .top_p = 1.0f, .extra = true
-#define TOPP .temperature = 1.0f, .top_p = 0.9f
-#define START(what) .kind = BENCH_START, .extra = true, .features = what, .temperature = 0.8f
+#define TOPK "temperature=0.8 top_k=50 top_p=0.9"
+#define PENALTIES " repetition_penalty=1.1 frequency_penalty=0.1 presence_penalty=0.1"
+#define LLAMA "chain=llama temperature=0.8 top_k=40 top_p=0.95 min_p=0.05 penalty_scope=all" \
+    " penalty_window=64 repetition_penalty=1.1"
+#define TYPICAL " chain=llama penalty_scope=all penalty_window=64 repetition_penalty=1.1 typical_p=0.9"
+#define TOPP "top_p=0.9"
+#define START(what) .kind = BENCH_START, .extra = true, .features = what
 #define OF_TOPK(times) .goal = times, .goal_topk = 1
+/* By Zipf's law a breaker is about one token in 14. */
+#define DRY " dry_multiplier=0.8 dry_breakers=1/5/9/13"
+#define LOOP " loop_repeats=16 loop_min=8 loop_max=32" /* loops of fewer tokens would occur */
+#define THINKING " thinking_end=0 thinking_forced=0 thinking_budget=2147483647" /* not used up */
 
 const bench_case bench_cases[BENCH_CASES] = {
-    {"greedy", .top_p = 1.0f, .goal = 1.3},
+    {"greedy", "temperature=0", .goal = 1.3},
     {"topk", TOPK, .goal = 1.7, .goal_one = 2.0},
-    {"minp", TOPK, .min_p = 0.05f, .goal = 1.7, .goal_one = 2.0},
+    {"minp", TOPK " min_p=0.05", .goal = 1.7, .goal_one = 2.0},
     {"mask", TOPK, .mask = BENCH_HALF, OF_TOPK(1.25)},
     {"mask_1", TOPK, .mask = BENCH_FEW, OF_TOPK(1.25)},
     {"mask_but_one", TOPK, .mask = BENCH_BUT_ONE, OF_TOPK(1.25)},
-    {"penalties", TOPK, .penalized = 1, OF_TOPK(1.25)},
-    {"thinking", TOPK, .more = BENCH_THINKING, OF_TOPK(1.25)},
-    {"forced", TOPK, .more = BENCH_FORCED, OF_TOPK(1.25)},
-    {"loop", TOPK, .more = BENCH_LOOP, OF_TOPK(1.25)},
-    {"plain", .temperature = 0.8f, .top_p = 1.0f, .goal = 2.5, .goal_one = 3.0},
+    {"penalties", TOPK PENALTIES, .penalized = true, OF_TOPK(1.25)},
+    {"thinking", TOPK THINKING, OF_TOPK(1.25)},
+    {"forced", TOPK, .forced = true, OF_TOPK(1.25)},
+    {"loop", TOPK LOOP, OF_TOPK(1.25)},
+    {"watermark", TOPK " watermark_context=4", .history = 1000, OF_TOPK(1.5)},
+    {"watermark_plain", "temperature=0.8 watermark_context=4", .history = 64},
+    {"plain", "temperature=0.8", .goal = 2.5, .goal_one = 3.0},
     {"topp_peaked", TOPP, .goal = 3.0},
-    {"llama", LLAMA(BENCH_LLAMA), .history = 64, OF_TOPK(1.5)},
-    {"dry", LLAMA(BENCH_DRY), .history = 8192, OF_TOPK(1.5)},
-    {"dry_1000", LLAMA(BENCH_DRY), .history = 1000, OF_TOPK(1.5)},
-    {"dry_100", LLAMA(BENCH_DRY), .history = 100, OF_TOPK(1.5)},
-    {"xtc", LLAMA(BENCH_XTC), .history = 64, OF_TOPK(1.5)},
-    {"typical", LLAMA(BENCH_TYPICAL), .history = 64, OF_TOPK(1.5)},
-    {"mirostat", LLAMA(BENCH_MIROSTAT), .history = 64, OF_TOPK(1.5)},
-    {"mirostat_late", LLAMA(BENCH_MIROSTAT_LATE), .history = 64, OF_TOPK(1.5)},
+    {"llama", LLAMA, .history = 64, OF_TOPK(1.5)},
+    {"dry", LLAMA DRY, .history = 8192, OF_TOPK(1.5)},
+    {"dry_1000", LLAMA DRY, .history = 1000, OF_TOPK(1.5)},
+    {"dry_100", LLAMA DRY, .history = 100, OF_TOPK(1.5)},
+    {"xtc", LLAMA " xtc_probability=0.5", .history = 64, OF_TOPK(1.5)},
+    {"typical", LLAMA " typical_p=0.9", .history = 64, OF_TOPK(1.5)},
+    {"mirostat", LLAMA " mirostat=2", .history = 64, OF_TOPK(1.5)},
+    {"mirostat_late", LLAMA " mirostat=2", .history = 64, .late = true, OF_TOPK(1.5)},
     {"topp_flat", TOPP, .rows = BENCH_FLAT, .goal = 7.0},
     {"topp_ties", TOPP, .rows = BENCH_TIES, .goal = 15.0},
     {"verify", TOPK, .drafts = BENCH_STANDARD, .goal = 2.5},
@@ -41,19 +51,33 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"verify_block", TOPK, .drafts = BENCH_BLOCK, .goal = 2.5},
     {"kept", TOPP, .kept_set = 1024},
     {"kept_flat", TOPP, .rows = BENCH_FLAT, .kept_set = UINT32_MAX},
-    {"serving", .kind = BENCH_SERVING},
-    {"usual", TOPK, .min_p = 0.05f, .penalized = 1, .history = 500, .extra = true},
-    {"minp_alone", ALONE, .min_p = 0.05f},
-    {"minp_flat", ALONE, .min_p = 0.05f, .rows = BENCH_FLAT},
-    {"topk_2000", ALONE, .top_k = 2000},
+    {"serving", "", .kind = BENCH_SERVING},
+    {"usual", TOPK " min_p=0.05" PENALTIES, .penalized = true, .history = 500, .extra = true},
+    {"minp_alone", "min_p=0.05", .extra = true},
+    {"minp_flat", "min_p=0.05", .rows = BENCH_FLAT, .extra = true},
+    {"topk_2000", "top_k=2000", .extra = true},
     {"topp_sorted", TOPP, .rows = BENCH_SORTED, .extra = true},
-    {"typical_alone", ALONE, .more = BENCH_TYPICAL, .history = 64},
-    {"start", START(CLS_FEATURE_SHORTLIST), .top_k = 50, .top_p = 0.95f},
-    {"start_plain", START(CLS_FEATURE_PLAIN), .top_p = 1.0f},
-    {"start_search", START(CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH), .top_p = 0.95f},
-    {"start_all", START(CLS_FEATURES_ALL), .top_p = 0.95f},
+    {"typical_alone", TYPICAL, .history = 64, .extra = true},
+    {"start", "temperature=0.8 top_k=50 top_p=0.95", START(CLS_FEATURE_SHORTLIST)},
+    {"start_plain", "temperature=0.8", START(CLS_FEATURE_PLAIN)},
+    {"start_search", "temperature=0.8 top_p=0.95",
+     START(CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH)},
+    {"start_all", "temperature=0.8 top_p=0.95", START(CLS_FEATURES_ALL)},
 };
 /* clang-format on */
+
+static cls_params params_of[BENCH_CASES];
+
+void bench_set_params(const char *text, cls_params *params)
+{
+    char key[32], value[32];
+    int n = 0;
+    cls_params_init(params);
+    for (; sscanf(text, " %31[a-z_]=%31s%n", key, value, &n) == 2; text += n)
+        cli_param_set(key, key, value, params);
+}
+
+const cls_params *bench_params(const bench_case *c) { return &params_of[c - bench_cases]; }
 
 #define SERVED 64u /* default number of slots of the serving case */
 
@@ -314,6 +338,8 @@ int cls_cmd_bench(int argc, char **argv)
         CLI_DEVICE_OPTIONS(&context),
         CLI_NO_OPTION};
 
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        bench_set_params(bench_cases[i].params, &params_of[i]);
     cls_context_options_init(&context);
     cli_parse(argc, argv, "bench [OPTION]...", about, options);
     setup->dtype = (cls_dtype)dtype;

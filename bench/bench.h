@@ -141,20 +141,6 @@ cl_int bench_floor_busy(const bench_floor *floor, cl_command_queue queue, cl_eve
 
 /* --------------------------------------------------------------- measure.c */
 
-/* What a case adds to the truncations of llama.cpp's chain. */
-typedef enum bench_more {
-    BENCH_NO_MORE, /* nothing, and the chain is the default one */
-    BENCH_LLAMA,   /* a repetition penalty over a window, as in llama.cpp's defaults */
-    BENCH_DRY,
-    BENCH_XTC,
-    BENCH_TYPICAL,
-    BENCH_MIROSTAT,
-    BENCH_MIROSTAT_LATE, /* Mirostat after so many tokens that mu is too large to cut anything */
-    BENCH_THINKING,      /* a thinking budget that is not used up, with the default chain */
-    BENCH_FORCED,        /* forced tokens, with the default chain */
-    BENCH_LOOP           /* a stop at loops, which do not occur, with the default chain */
-} bench_more;
-
 /* How drafts are verified, and which distributions come with them. */
 typedef enum bench_drafts {
     BENCH_STEP,     /* no drafts: a plain step */
@@ -174,17 +160,15 @@ typedef enum bench_kind {
  * is set, the step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The
  * unit of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
 typedef struct bench_case {
-    const char *name;
+    const char *name, *params; /* as in a text of calls */
     bench_rows rows;
-    float temperature;
-    int32_t top_k;
-    float top_p, min_p;
     bench_mask mask;
-    int penalized;
     double goal, goal_one;
     int goal_topk;
-    bench_more more;
-    uint32_t history; /* tokens of a history; 0: as in the setup */
+    uint32_t history; /* tokens of a history */
+    bool penalized;   /* there are as many as in the setup, if `history` is 0 */
+    bool forced;      /* the tokens are forced */
+    bool late;        /* after so many tokens that Mirostat's mu is too large to cut anything */
     bench_drafts drafts;
     uint32_t kept_set; /* ids of a row's kept set that the step writes, at most vocab; 0: none */
     bench_kind kind;
@@ -200,13 +184,6 @@ uint32_t bench_window(const bench_case *c);
 
 #define BENCH_EXCHANGES 8u /* of a step on shards, whose sizes are recorded */
 
-/* What a step on shards took, in microseconds. */
-typedef struct bench_split {
-    double
-        local_us; /* all shards' first partials, from the step's beginning until they are ready */
-    double merge_us; /* of shard 0: all that follows, until its queue is finished */
-} bench_split;
-
 typedef struct bench_result {
     double floor_us, step_us, empty_us; /* medians, from enqueue to finish */
     /* Medians by the device's clock; 0 if its events have no times. */
@@ -216,7 +193,8 @@ typedef struct bench_result {
     double accepted;     /* accepted drafts divided by all drafts */
 
     /* With setup->shards, and then without floor_us and empty_us: */
-    bench_split split; /* medians */
+    double local_us; /* medians: all shards' first partials, from the step's beginning on */
+    double merge_us; /* of shard 0: all that follows, until its queue is finished */
     uint32_t exchanges;
     double partial_row[BENCH_EXCHANGES]; /* bytes of a partial, divided by the rows */
 } bench_result;
@@ -227,9 +205,29 @@ double bench_clock(void);
 /* Sorts `times` and returns the median. */
 double bench_median(double *times, size_t n);
 
-/* Whether `runs` runs in `spent` microseconds are enough: they are `wanted` ones or, if that is 0,
- * make a stable median. */
-int bench_enough(uint32_t wanted, uint32_t runs, double spent);
+/* Reads a buffer, and waits for it. */
+int bench_read(const bench_setup *setup, cl_mem from, size_t size, void *to);
+
+#define BENCH_PARTS 3 /* the most parts of a round */
+
+/* Rounds of which each has parts that are timed: `run` sets their microseconds. `begin` begins the
+ * requests, at first and again after many rounds, since histories grow. There are `least` rounds in
+ * `least_us`, but no more than `most_us` allow. */
+typedef struct bench_rounds {
+    int (*begin)(void *of);
+    int (*run)(void *of, double *us);
+    void *of;
+    uint32_t least;
+    double least_us, most_us;
+} bench_rounds;
+#define BENCH_STABLE 101, 1e6, 1e7
+
+/* Whether n rounds in `spent` microseconds are enough, or as many as are wanted. */
+bool bench_enough(const bench_rounds *rounds, uint32_t wanted, uint32_t n, double spent);
+
+/* Runs rounds, and finds the medians of their parts. wanted: their number; 0: as many as the rounds
+ * say. */
+int bench_medians(const bench_rounds *rounds, uint32_t wanted, double *medians, uint32_t *runs);
 
 /* Runs the floor's kernel and waits for it. */
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor);
@@ -267,8 +265,9 @@ typedef struct bench_steps {
 int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                      bench_result *result);
 
-/* The parameters of a row that has no history. */
-void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
+/* Sets parameters by a text, and those of a case, which cls_cmd_bench() has read. */
+void bench_set_params(const char *text, cls_params *params);
+const cls_params *bench_params(const bench_case *c);
 
 /* ----------------------------------------------------------------- setup.c */
 
@@ -363,7 +362,7 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-#define BENCH_CASES 38
+#define BENCH_CASES 40
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 

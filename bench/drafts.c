@@ -48,24 +48,22 @@ static int make_draft(void *of, uint32_t draft)
     const origin *const o = &m->origins[draft];
     float *const probs = (float *)((char *)setup->rows + m->v->probs);
     m->v->ids[draft] =
-        with_probs(m->v)
-            ? bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows, setup->dtype,
-                               o->row, setup->vocab, (double)m->v->c->temperature, o->uniform)
-            : bench_likeliest(setup->rows, setup->dtype, o->row, setup->vocab);
+        with_probs(m->v) ? bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows,
+                                            setup->dtype, o->row, setup->vocab,
+                                            (double)bench_params(m->v->c)->temperature, o->uniform)
+                         : bench_likeliest(setup->rows, setup->dtype, o->row, setup->vocab);
     return 0;
 }
 
 /* Makes the drafts of a model that mostly has the distribution of the target's row, and otherwise
  * that of another row. The shares are such that 7 drafts in 10 are accepted if the earlier ones
  * were. */
-static int make_drafts(verification *v)
+static void make_drafts(verification *v)
 {
     const uint32_t targets = v->requests * ROWS, n = v->requests * BENCH_DRAFTS;
     const uint32_t alike = with_probs(v) ? 86 : 66; /* in 100 */
-    making m = {v, malloc(n * sizeof *m.origins)};
+    making m = {v, cli_alloc(n, sizeof *m.origins)};
     uint64_t state = 1;
-    if (m.origins == NULL)
-        return cli_no_memory();
     for (uint32_t draft = 0; draft < n; draft++) {
         const uint32_t target = draft / BENCH_DRAFTS * ROWS + draft % BENCH_DRAFTS;
         origin *const o = &m.origins[draft];
@@ -73,8 +71,6 @@ static int make_drafts(verification *v)
         o->uniform = with_probs(v) ? bench_uniform(&state) : 0.0;
     }
     bench_each(n, make_draft, &m);
-    free(m.origins);
-    return 0;
 }
 
 static int open_buffers(verification *v)
@@ -97,7 +93,7 @@ static int open_buffers(verification *v)
             clEnqueueWriteBuffer(setup->on->queue, *drafts, CL_TRUE, 0, ids, v->ids, 0, NULL, NULL);
     if (with_probs(v))
         v->draft = (cls_buffer){.buffer = *logits, .offset = v->probs};
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the drafts' buffers", error);
+    return cli_try_opencl(error, "bench: the drafts' buffers");
 }
 
 /* Creates the sampler of a verification's requests. */
@@ -110,9 +106,8 @@ static int new_sampler(verification *v)
     options.slot_count = v->requests;
     options.dtypes = 1u << v->setup.dtype;
     options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY;
-    return cls_sampler_create(v->setup.on->context, &options, &v->setup.sampler) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: creating the sampler");
+    return cli_try(cls_sampler_create(v->setup.on->context, &options, &v->setup.sampler),
+                   "bench: creating the sampler");
 }
 
 static int open_verification(verification *v)
@@ -124,17 +119,15 @@ static int open_verification(verification *v)
     v->probs = (targets * setup->vocab * element + 3) / 4 * 4;
     setup->batch = (uint32_t)(targets + drafts * sizeof(float) / element);
     setup->size = v->probs + drafts * setup->vocab * sizeof(float) + BENCH_PAD * element;
-    setup->rows = calloc(1, setup->size);
-    v->cu = malloc((v->requests + 1) * sizeof *v->cu);
-    v->ids = malloc((size_t)v->requests * BENCH_DRAFTS * sizeof *v->ids);
-    v->out = calloc(outputs_of(v), sizeof *v->out);
-    if (setup->rows == NULL || v->cu == NULL || v->ids == NULL || v->out == NULL)
-        return cli_no_memory();
+    setup->rows = cli_alloc(setup->size, 1);
+    v->cu = cli_alloc(v->requests + 1, sizeof *v->cu);
+    v->ids = cli_alloc((size_t)v->requests * BENCH_DRAFTS, sizeof *v->ids);
+    v->out = cli_alloc(outputs_of(v), sizeof *v->out);
     for (uint32_t i = 0; i <= v->requests; i++)
         v->cu[i] = (int32_t)(i * ROWS);
-    if (bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows) ||
-        make_drafts(v))
+    if (bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows))
         return 1;
+    make_drafts(v);
     return new_sampler(v) || open_buffers(v);
 }
 
@@ -145,10 +138,7 @@ static void close_verification(verification *v)
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i] != NULL)
             clReleaseMemObject(buffers[i]);
-    free(v->out);
-    free(v->ids);
-    free(v->cu);
-    free(v->setup.rows);
+    cli_free(v->setup.rows);
 }
 
 static int32_t method(const bench_case *c)
@@ -161,10 +151,11 @@ static int32_t method(const bench_case *c)
 static int begin_requests(const verification *v)
 {
     for (uint32_t slot = 0; slot < v->requests; slot++) {
-        cls_params params;
-        bench_make_params(v->c, v->setup.first + slot, &params);
-        if (cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0) != CLS_OK)
-            return cli_fail_library("bench: beginning a slot");
+        cls_params params = *bench_params(v->c);
+        params.seed = v->setup.first + slot;
+        if (cli_try(cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0),
+                    "bench: beginning a slot"))
+            return 1;
     }
     return 0;
 }
@@ -180,7 +171,7 @@ static int begin(void *of)
     error =
         clEnqueueFillBuffer(v->setup.on->queue, v->to.buffer, &(cl_int){0}, sizeof(cl_int),
                             outputs_of(v) * sizeof(int32_t) - counters, counters, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the counters", error);
+    return cli_try_opencl(error, "bench: the counters");
 }
 
 /* Returns the memory of outputs from the n-th number on. */
@@ -213,23 +204,15 @@ static int enqueue(void *of, cl_command_queue queue, cl_event *done)
     call.emitted = output_from(v, tokens + one);
     call.status = output_from(v, tokens + 2 * one);
     call.counters = output_from(v, tokens + 3 * one);
-    return cls_verify(setup->sampler, queue, &call, 0, NULL, done) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: the verification");
+    return cli_try(cls_verify(setup->sampler, queue, &call, 0, NULL, done),
+                   "bench: the verification");
 }
 
 static int run(void *of)
 {
     verification *const v = of;
-    const cl_command_queue queue = v->setup.on->queue;
-    cl_int error;
-    if (enqueue(of, queue, NULL))
-        return 1;
-    error = clEnqueueReadBuffer(queue, v->to.buffer, CL_FALSE, 0, outputs_of(v) * sizeof(int32_t),
-                                v->out, 0, NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = clFinish(queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the results", error);
+    return enqueue(of, v->setup.on->queue, NULL) ||
+           bench_read(&v->setup, v->to.buffer, outputs_of(v) * sizeof(int32_t), v->out);
 }
 
 enum { NUMBERS = ROWS + 6 }; /* in the outputs of one request */
@@ -280,11 +263,10 @@ static int compare(const verification *v, const int32_t expected[NUMBERS], uint3
 
 static int check(const verification *v)
 {
-    reference r = {v, calloc(v->requests, sizeof *r.out)};
-    int failed = r.out == NULL ? cli_no_memory() : bench_each(v->requests, verify_request, &r);
+    reference r = {v, cli_alloc(v->requests, sizeof *r.out)};
+    int failed = bench_each(v->requests, verify_request, &r);
     for (uint32_t i = 0; i < v->requests && !failed; i++)
         failed = compare(v, r.out[i], i);
-    free(r.out);
     return failed;
 }
 

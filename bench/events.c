@@ -7,11 +7,23 @@
 
 #include <stdlib.h>
 
-/* The most runs, and the time that they may take; the clock of a device needs few. */
+/* The clock of a device needs few runs: at most so many, in so many microseconds. */
 #define MOST_RUNS 101u
 #define MOST_US 1e6
 
-enum { FLOOR, STEP, KINDS };
+enum { FLOOR, STEP };
+
+typedef struct profiled {
+    const bench_floor *floor;
+    const bench_steps *steps;
+    cl_command_queue queue;
+} profiled;
+
+static int begin(void *of)
+{
+    const profiled *const p = of;
+    return p->steps->begin(p->steps->of);
+}
 
 /* Sets *us to the microseconds from the end of one command to the end of the next; 0 if the driver
  * reports no times. */
@@ -26,18 +38,18 @@ static void between(cl_event first, cl_event next, double *us)
 }
 
 /* Enqueues the floor and the step, waits for them and reads their times. */
-static int run_once(const bench_floor *floor, const bench_steps *steps, cl_command_queue queue,
-                    double us[KINDS])
+static int run(void *of, double *us)
 {
+    const profiled *const p = of;
     cl_event busy = NULL, read = NULL, step = NULL;
-    cl_int error = bench_floor_busy(floor, queue, &busy);
+    cl_int error = bench_floor_busy(p->floor, p->queue, &busy);
     int failed = 0;
     if (error == CL_SUCCESS)
-        error = bench_floor_enqueue(floor, queue, &read);
+        error = bench_floor_enqueue(p->floor, p->queue, &read);
     if (error == CL_SUCCESS)
-        failed = steps->enqueue(steps->of, queue, &step);
+        failed = p->steps->enqueue(p->steps->of, p->queue, &step);
     if (error == CL_SUCCESS)
-        error = clFinish(queue);
+        error = clFinish(p->queue);
     if (error == CL_SUCCESS && !failed) {
         between(busy, read, &us[FLOOR]);
         between(read, step, &us[STEP]);
@@ -46,44 +58,27 @@ static int run_once(const bench_floor *floor, const bench_steps *steps, cl_comma
     for (int i = 0; i < 3; i++)
         if (events[i] != NULL)
             clReleaseEvent(events[i]);
-    return failed || error == CL_SUCCESS ? failed : cli_fail_opencl("bench: the events", error);
-}
-
-static int time_on(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
-                   cl_command_queue queue, bench_result *result)
-{
-    const uint32_t most = setup->runs != 0 && setup->runs < MOST_RUNS ? setup->runs : MOST_RUNS;
-    double times[KINDS][MOST_RUNS], us[KINDS];
-    uint32_t n = 0;
-    if (steps->begin(steps->of))
-        return 1;
-    if (run_once(floor, steps, queue, us)) /* the first launches are slow */
-        return 1;
-    const double begin = bench_clock();
-    while (n < most && (n < 3 || bench_clock() - begin < MOST_US)) {
-        if (cli_interrupted() || run_once(floor, steps, queue, us))
-            return 1;
-        if (us[FLOOR] == 0.0 || us[STEP] == 0.0)
-            return 0; /* the driver reports no times */
-        times[FLOOR][n] = us[FLOOR];
-        times[STEP][n++] = us[STEP];
-    }
-    result->floor_device_us = bench_median(times[FLOOR], n);
-    result->step_device_us = bench_median(times[STEP], n);
-    return 0;
+    return failed || cli_try_opencl(error, "bench: the events");
 }
 
 int bench_time_events(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                       bench_result *result)
 {
+    const uint32_t most = setup->runs != 0 && setup->runs < MOST_RUNS ? setup->runs : MOST_RUNS;
+    double us[BENCH_PARTS] = {0};
+    uint32_t runs;
     cl_int error;
-    const cl_command_queue queue = clCreateCommandQueue(setup->on->cl, setup->on->device.id,
-                                                        CL_QUEUE_PROFILING_ENABLE, &error);
-    int failed;
-    result->floor_device_us = result->step_device_us = 0.0;
+    profiled p = {floor, steps, NULL};
+    const bench_rounds rounds = {begin, run, &p, most, 0, MOST_US};
+    p.queue = clCreateCommandQueue(setup->on->cl, setup->on->device.id, CL_QUEUE_PROFILING_ENABLE,
+                                   &error);
     if (error != CL_SUCCESS)
         return 0; /* all devices should have such queues, but the step is already timed */
-    failed = time_on(setup, floor, steps, queue, result);
-    clReleaseCommandQueue(queue);
+    const int failed = bench_medians(&rounds, 0, us, &runs);
+    clReleaseCommandQueue(p.queue);
+    if (us[FLOOR] > 0 && us[STEP] > 0) { /* else the driver reports no times */
+        result->floor_device_us = us[FLOOR];
+        result->step_device_us = us[STEP];
+    }
     return failed;
 }

@@ -176,17 +176,14 @@ static int find_maximum(void *of, uint32_t row)
 }
 
 /* The maximum of the whole batch. */
-static int batch_max(const bench_setup *setup, float *most)
+static float batch_max(const bench_setup *setup)
 {
-    row_maxima m = {setup, malloc(setup->batch * sizeof(float))};
-    if (m.of_row == NULL)
-        return cli_no_memory();
+    float most = -INFINITY;
+    row_maxima m = {setup, cli_alloc(setup->batch, sizeof(float))};
     bench_each(setup->batch, find_maximum, &m);
-    *most = -INFINITY;
     for (uint32_t row = 0; row < setup->batch; row++)
-        *most = m.of_row[row] > *most ? m.of_row[row] : *most;
-    free(m.of_row);
-    return 0;
+        most = m.of_row[row] > most ? m.of_row[row] : most;
+    return most;
 }
 
 /* The shortest time of the runs that fit into `spend` microseconds, but of at least three. */
@@ -214,14 +211,12 @@ static double try_shape(const bench_floor *floor, const bench_setup *setup, floa
 
     if (bench_floor_enqueue(floor, setup->on->queue, NULL) != CL_SUCCESS)
         return HUGE_VAL;
-    maxima = malloc(floor->maxima * sizeof *maxima);
-    if (maxima == NULL)
-        return HUGE_VAL;
+    maxima = cli_alloc(floor->maxima, sizeof *maxima);
     bad = clEnqueueReadBuffer(setup->on->queue, floor->out, CL_TRUE, 0,
                               floor->maxima * sizeof *maxima, maxima, 0, NULL, NULL) != CL_SUCCESS;
     for (size_t i = 0; i < floor->maxima && !bad; i++)
         found = maxima[i] > found ? maxima[i] : found;
-    free(maxima);
+    cli_free(maxima);
     if (bad || found != expected)
         return HUGE_VAL;
 
@@ -233,11 +228,9 @@ int bench_floor_open(bench_floor *floor, const bench_setup *setup)
     const size_t n = (size_t)setup->batch * setup->vocab;
     double best = HUGE_VAL;
     cl_uint units = 1;
-    float all = -INFINITY;
+    const float all = batch_max(setup);
 
     memset(floor, 0, sizeof *floor);
-    if (batch_max(setup, &all))
-        return 1;
     (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
                           NULL);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

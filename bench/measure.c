@@ -6,9 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#define LLAMA_WINDOW 64u /* the window of llama.cpp's penalties */
-#define LOOPS 16u        /* copies of a loop that stop a request */
-#define LONGEST_LOOP 32u
 #define FORCED 512u /* forced ids of a request: more than the steps until it begins again */
 
 double bench_clock(void)
@@ -37,65 +34,11 @@ uint32_t bench_history(const bench_setup *setup, const bench_case *c)
 
 uint32_t bench_window(const bench_case *c)
 {
-    switch (c->more) {
-    case BENCH_NO_MORE:
-    case BENCH_THINKING:
-    case BENCH_FORCED:
-        return 0;
-    case BENCH_LOOP:
-        return LOOPS * LONGEST_LOOP;
-    case BENCH_DRY:
-        return c->history;
-    default:
-        return LLAMA_WINDOW;
-    }
-}
-
-/* Sets llama.cpp's default chain with one more sampler. */
-static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
-{
-    static const int32_t ids[] = {1, 5, 9, 13}; /* by Zipf's law about one token in 14 */
-    static const cls_ids breakers[] = {{&ids[0], 1}, {&ids[1], 1}, {&ids[2], 1}, {&ids[3], 1}};
-    params->chain = CLS_CHAIN_LLAMA;
-    params->penalty_scope = CLS_SCOPE_ALL;
-    params->penalty_window = LLAMA_WINDOW;
-    params->repetition_penalty = 1.1f;
-    if (more == BENCH_DRY) {
-        params->dry_multiplier = 0.8f;
-        params->dry_breakers.sequences = breakers;
-        params->dry_breakers.count = vocab > 13 ? sizeof breakers / sizeof *breakers : 0;
-    } else if (more == BENCH_XTC) {
-        params->xtc_probability = 0.5f;
-    } else if (more == BENCH_TYPICAL) {
-        params->typical_p = 0.9f;
-    } else if (more == BENCH_MIROSTAT || more == BENCH_MIROSTAT_LATE) {
-        params->mirostat = 2;
-    }
-}
-
-/* Sets a thinking budget, or the loop stop. Loops of fewer tokens would occur. */
-static void make_ends(bench_more more, cls_params *params)
-{
-    static const int32_t end = 0;
-    if (more == BENCH_THINKING) {
-        params->thinking_end.ids = params->thinking_forced.ids = &end;
-        params->thinking_end.count = params->thinking_forced.count = 1;
-        params->thinking_budget = UINT32_MAX / 2;
-    } else if (more == BENCH_LOOP) {
-        params->loop_repeats = LOOPS;
-        params->loop_min = 8;
-        params->loop_max = LONGEST_LOOP;
-    }
-}
-
-void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
-{
-    cls_params_init(params);
-    params->temperature = c->temperature;
-    params->top_k = c->top_k;
-    params->top_p = c->top_p;
-    params->min_p = c->min_p;
-    params->seed = row;
+    const cls_params *const p = bench_params(c);
+    const uint32_t loops = p->loop_repeats * p->loop_max;
+    return p->dry_multiplier != 0.0f || p->watermark_context != 0 ? c->history
+           : p->loop_repeats != 0                                 ? loops
+                                                                  : p->penalty_window;
 }
 
 /* Begins the request of a row in a slot: the parameters, and the history, of which half is prompt
@@ -105,31 +48,23 @@ static cls_status begin_row(const bench_setup *setup, const bench_case *c, uint3
     const uint32_t row = setup->first + slot, history = bench_history(setup, c),
                    outputs = history / 2, prompts = history - outputs;
     const int32_t *const ids = setup->ids + (size_t)row * setup->longest;
-    cls_params params;
-    bench_make_params(c, row, &params);
-    if (c->more >= BENCH_THINKING)
-        make_ends(c->more, &params);
-    else if (c->more != BENCH_NO_MORE)
-        make_llama(c->more, setup->vocab, &params);
-    if (c->penalized) {
-        params.repetition_penalty = 1.1f;
-        params.frequency_penalty = 0.1f;
-        params.presence_penalty = 0.1f;
-    }
+    cls_params params = *bench_params(c);
+    params.seed = row;
+    if (setup->vocab <= 13) /* the largest of DRY's breakers */
+        params.dry_breakers.count = 0;
     const cls_status status =
         cls_slot_begin(setup->sampler, slot, &params, prompts != 0 ? ids : NULL, prompts,
                        outputs != 0 ? ids + prompts : NULL, outputs);
-    return status == CLS_OK && c->more == BENCH_FORCED
-               ? cls_slot_force(setup->sampler, slot, ids, FORCED)
-               : status;
+    return status == CLS_OK && c->forced ? cls_slot_force(setup->sampler, slot, ids, FORCED)
+                                         : status;
 }
 
 int bench_begin_slots(const bench_setup *setup, const bench_case *c)
 {
-    for (uint32_t slot = 0; slot < setup->batch; slot++)
-        if (begin_row(setup, c, slot) != CLS_OK)
-            return cli_fail_library("bench: beginning a slot");
-    return 0;
+    int failed = 0;
+    for (uint32_t slot = 0; slot < setup->batch && !failed; slot++)
+        failed = cli_try(begin_row(setup, c, slot), "bench: beginning a slot");
+    return failed;
 }
 
 void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *step)
@@ -161,21 +96,22 @@ int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command
         outputs.kept_set.ids = setup->kept;
         step.outputs = &outputs;
     }
-    return cls_sample(setup->sampler, queue, &step, 0, NULL, done) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: the step");
+    return cli_try(cls_sample(setup->sampler, queue, &step, 0, NULL, done), "bench: the step");
 }
 
 int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
 {
-    cl_int error;
-    if (bench_enqueue_step(setup, c, setup->on->queue, NULL))
-        return 1;
-    error = clEnqueueReadBuffer(setup->on->queue, setup->tokens.buffer, CL_FALSE, 0,
-                                setup->batch * sizeof *tokens, tokens, 0, NULL, NULL);
+    return bench_enqueue_step(setup, c, setup->on->queue, NULL) ||
+           bench_read(setup, setup->tokens.buffer, setup->batch * sizeof *tokens, tokens);
+}
+
+int bench_read(const bench_setup *setup, cl_mem from, size_t size, void *to)
+{
+    cl_int error =
+        clEnqueueReadBuffer(setup->on->queue, from, CL_FALSE, 0, size, to, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the tokens", error);
+    return cli_try_opencl(error, "bench: reading the results");
 }
 
 /* Runs as many empty kernels as a step launches. */
@@ -187,12 +123,8 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
     for (uint32_t i = 0; i < launches && error == CL_SUCCESS; i++)
         error = clEnqueueNDRangeKernel(setup->on->queue, floor->nothing, 1, NULL, &one, &one, 0,
                                        NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = clEnqueueReadBuffer(setup->on->queue, setup->tokens.buffer, CL_FALSE, 0,
-                                    sizeof token, &token, 0, NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: an empty launch", error);
+    return cli_try_opencl(error, "bench: an empty launch") ||
+           bench_read(setup, setup->tokens.buffer, sizeof token, &token);
 }
 
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
@@ -200,7 +132,7 @@ int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
     cl_int error = bench_floor_enqueue(floor, setup->on->queue, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
+    return cli_try_opencl(error, "bench: the floor's kernel");
 }
 
 /* The reference's results of a case. */
@@ -249,102 +181,113 @@ static int verify_rows(reference *r, const int32_t *tokens, const int32_t *ids)
 static int verify_results(reference *r, const int32_t *tokens)
 {
     const size_t size = (size_t)r->setup->batch * kept_capacity(r->setup, r->c) * sizeof(int32_t);
-    cl_int error = CL_SUCCESS;
     if (r->c->kept_set == 0)
         return verify_rows(r, tokens, NULL);
-    int32_t *const ids = malloc(size);
-    r->sets = malloc(size);
-    int failed = ids == NULL || r->sets == NULL ? cli_no_memory() : 0;
-    if (!failed)
-        error = clEnqueueReadBuffer(r->setup->on->queue, r->setup->kept.buffer, CL_TRUE, 0, size,
-                                    ids, 0, NULL, NULL);
-    if (error != CL_SUCCESS)
-        failed = cli_fail_opencl("bench: reading the kept sets", error);
-    failed = failed || verify_rows(r, tokens, ids);
-    free(ids);
-    free(r->sets);
+    int32_t *const ids = cli_alloc(size, 1);
+    r->sets = cli_alloc(size, 1);
+    const int failed =
+        bench_read(r->setup, r->setup->kept.buffer, size, ids) || verify_rows(r, tokens, ids);
+    cli_free(ids);
+    cli_free(r->sets);
     return failed;
 }
 
 int bench_verify(const bench_setup *setup, const bench_case *c)
 {
-    int32_t *tokens = malloc(2 * setup->batch * sizeof *tokens);
-    reference r = {setup, c, tokens != NULL ? tokens + setup->batch : NULL, NULL};
-    int failed;
-    if (tokens == NULL)
-        return cli_no_memory();
-    failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
-             verify_results(&r, tokens);
-    free(tokens);
+    int32_t *const tokens = cli_alloc(2 * setup->batch, sizeof *tokens);
+    reference r = {setup, c, tokens + setup->batch, NULL};
+    const int failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
+                       verify_results(&r, tokens);
+    cli_free(tokens);
     return failed;
 }
 
-/* The median of a hundred runs and of one second is stable. Ten seconds are enough for the slowest
- * device. */
-int bench_enough(uint32_t wanted, uint32_t runs, double spent)
+/* The median of a hundred rounds and of one second is stable. Ten seconds are enough for the
+ * slowest device. A number of rounds that is wanted needs no time. */
+bool bench_enough(const bench_rounds *r, uint32_t wanted, uint32_t n, double spent)
 {
     if (wanted != 0)
-        return runs >= wanted;
-    return (runs >= 101 && spent >= 1e6) || (runs >= 3 && spent >= 1e7);
+        return n >= wanted;
+    return n == BENCH_MOST_RUNS || (n >= 3 && spent >= r->most_us) ||
+           (n >= r->least && spent >= r->least_us);
 }
 
-enum { FLOOR, STEP, EMPTY, KINDS };
-
-/* Steps accept their tokens, so histories grow. After so many steps the requests begin again. */
+/* Steps accept their tokens, so histories grow. After so many rounds the requests begin again. */
 #define RESTART 256
 
-static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
-                     bench_result *result, double *times[KINDS])
+int bench_medians(const bench_rounds *r, uint32_t wanted, double *medians, uint32_t *runs)
 {
+    double *const times = cli_alloc(BENCH_PARTS * BENCH_MOST_RUNS, sizeof *times);
+    double us[BENCH_PARTS] = {0};
     uint32_t n = 0;
-    if (steps->begin(steps->of))
-        return 1;
+    int failed = r->begin(r->of);
     const double begin = bench_clock();
-    for (int i = 0; i < 3; i++) /* the first launches are slow */
-        if (steps->run(steps->of) || bench_run_floor(setup, floor))
-            return 1;
-    result->launches = cls_sampler_launches(setup->sampler);
-    while (n < BENCH_MOST_RUNS && !bench_enough(setup->runs, n, bench_clock() - begin)) {
-        double start, end;
-        if (cli_interrupted())
-            return 1;
-        if (n % RESTART == RESTART - 1 && (steps->begin(steps->of) || steps->run(steps->of)))
-            return 1;
-        start = bench_clock();
-        if (bench_run_floor(setup, floor))
-            return 1;
-        end = bench_clock();
-        times[FLOOR][n] = end - start;
-        start = end;
-        if (steps->run(steps->of))
-            return 1;
-        end = bench_clock();
-        times[STEP][n] = end - start;
-        start = end;
-        if (run_empty(setup, floor, result->launches))
-            return 1;
-        times[EMPTY][n++] = bench_clock() - start;
+    for (int i = 0; i < 3 && !failed; i++) /* the first launches are slow */
+        failed = r->run(r->of, us);
+    while (!failed && !bench_enough(r, wanted, n, bench_clock() - begin)) {
+        failed = cli_interrupted() ||
+                 (n % RESTART == RESTART - 1 && (r->begin(r->of) || r->run(r->of, us))) ||
+                 r->run(r->of, us);
+        for (size_t k = 0; k < BENCH_PARTS; k++)
+            times[k * BENCH_MOST_RUNS + n] = us[k];
+        n++;
     }
-    result->runs = n;
-    result->floor_us = bench_median(times[FLOOR], n);
-    result->step_us = bench_median(times[STEP], n);
-    result->empty_us = bench_median(times[EMPTY], n);
+    for (size_t k = 0; k < BENCH_PARTS && !failed; k++)
+        medians[k] = bench_median(times + k * BENCH_MOST_RUNS, n);
+    *runs = n;
+    cli_free(times);
+    return failed;
+}
+
+enum { FLOOR, STEP, EMPTY };
+
+/* The floor, a step and as many empty launches, in turn. */
+typedef struct turn {
+    const bench_setup *setup;
+    const bench_floor *floor;
+    const bench_steps *steps;
+    uint32_t turns, launches; /* of a step: those of the third, which uploads no requests */
+} turn;
+
+static int begin_turns(void *of)
+{
+    const turn *const t = of;
+    return t->steps->begin(t->steps->of);
+}
+
+static int run_turn(void *of, double *us)
+{
+    turn *const t = of;
+    const double begin = bench_clock();
+    if (bench_run_floor(t->setup, t->floor))
+        return 1;
+    const double read = bench_clock();
+    if (t->steps->run(t->steps->of))
+        return 1;
+    const double step = bench_clock();
+    if (++t->turns == 3)
+        t->launches = cls_sampler_launches(t->setup->sampler);
+    if (run_empty(t->setup, t->floor, t->launches))
+        return 1;
+    us[FLOOR] = read - begin;
+    us[STEP] = step - read;
+    us[EMPTY] = bench_clock() - step;
     return 0;
 }
 
 int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                      bench_result *result)
 {
-    double *memory = malloc(KINDS * BENCH_MOST_RUNS * sizeof *memory);
-    double *times[KINDS];
-    int failed;
-    if (memory == NULL)
-        return cli_no_memory();
-    for (size_t i = 0; i < KINDS; i++)
-        times[i] = memory + i * BENCH_MOST_RUNS;
-    failed = time_into(setup, floor, steps, result, times);
-    free(memory);
-    return failed || bench_time_events(setup, floor, steps, result);
+    turn t = {setup, floor, steps, 0, 0};
+    const bench_rounds rounds = {begin_turns, run_turn, &t, BENCH_STABLE};
+    double us[BENCH_PARTS];
+    if (bench_medians(&rounds, setup->runs, us, &result->runs))
+        return 1;
+    result->launches = t.launches;
+    result->floor_us = us[FLOOR];
+    result->step_us = us[STEP];
+    result->empty_us = us[EMPTY];
+    return bench_time_events(setup, floor, steps, result);
 }
 
 typedef struct plain {
@@ -372,8 +315,7 @@ static int begin_plain(void *of)
 {
     const plain *const p = of;
     int failed = bench_begin_slots(p->setup, p->c);
-    for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->more == BENCH_MIROSTAT_LATE;
-         i++)
+    for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->late; i++)
         failed = run_plain(of);
     return failed;
 }
@@ -381,13 +323,8 @@ static int begin_plain(void *of)
 int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
                bench_result *result)
 {
-    plain p = {setup, c, malloc(setup->batch * sizeof *p.tokens)};
+    plain p = {setup, c, cli_alloc(setup->batch, sizeof *p.tokens)};
     const bench_steps steps = {begin_plain, enqueue_plain, run_plain, &p};
-    int failed;
-    if (p.tokens == NULL)
-        return cli_no_memory();
     result->host_bytes = setup->batch * sizeof *p.tokens;
-    failed = bench_time_steps(setup, floor, &steps, result);
-    free(p.tokens);
-    return failed;
+    return bench_time_steps(setup, floor, &steps, result);
 }

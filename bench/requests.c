@@ -6,7 +6,18 @@
 
 #define LEAST_PROMPT 50u
 
-enum { GREEDY, TOP_K, PLAIN, PENALTIES, WINDOW, BIAS, STOP };
+#define TOP_K "temperature=0.8 top_k=50 top_p=0.9"
+#define PENALTIES TOP_K " repetition_penalty=1.1 frequency_penalty=0.1 presence_penalty=0.1"
+static const char *const kinds[BENCH_KINDS] = {
+    "temperature=0",
+    TOP_K,
+    "temperature=0.8",
+    PENALTIES,
+    PENALTIES " penalty_scope=all penalty_window=16",
+    TOP_K,
+    TOP_K,
+};
+enum { BIAS = 5, STOP };
 
 void bench_make_request(const bench_setup *setup, uint32_t number, bench_request *r)
 {
@@ -14,26 +25,12 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
     uint64_t state = number;
     uint32_t i;
 
-    cls_params_init(&r->params);
+    bench_set_params(kinds[kind], &r->params);
     r->params.seed = number;
     r->prompt_count = LEAST_PROMPT + bench_random(&state, BENCH_MOST_PROMPT - LEAST_PROMPT + 1);
     bench_fill_ids(r->prompt, r->prompt_count, vocab, BENCH_ZIPF, number);
     /* On average one request leaves in two steps. The first ones begin at different ages. */
     r->steps = (number < setup->batch ? 1 : 8) + bench_random(&state, 4 * setup->batch);
-    r->params.temperature = kind == GREEDY ? 0.0f : 0.8f;
-    if (kind != GREEDY && kind != PLAIN) {
-        r->params.top_k = 50;
-        r->params.top_p = 0.9f;
-    }
-    if (kind == PENALTIES || kind == WINDOW) {
-        r->params.repetition_penalty = 1.1f;
-        r->params.frequency_penalty = 0.1f;
-        r->params.presence_penalty = 0.1f;
-    }
-    if (kind == WINDOW) {
-        r->params.penalty_scope = CLS_SCOPE_ALL;
-        r->params.penalty_window = BENCH_WINDOW;
-    }
     if (kind == BIAS) {
         for (i = 0; i < BENCH_MOST_BIASES; i++) {
             r->bias[i].id = (int32_t)bench_random(&state, vocab);

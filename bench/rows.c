@@ -16,17 +16,14 @@ static uint64_t next_bits(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* A number between 0 and 1, both excluded. */
-static double next_uniform(uint64_t *state)
-{
-    return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53;
-}
+/* Both 0 and 1 are excluded. */
+double bench_uniform(uint64_t *state) { return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53; }
 
 /* A normal number by Box and Muller. The second number of each pair is not used. */
 static double next_normal(uint64_t *state)
 {
-    const double radius = sqrt(-2.0 * log(next_uniform(state)));
-    return radius * cos(6.283185307179586 * next_uniform(state));
+    const double radius = sqrt(-2.0 * log(bench_uniform(state)));
+    return radius * cos(6.283185307179586 * bench_uniform(state));
 }
 
 size_t bench_dtype_size(cls_dtype dtype) { return dtype == CLS_F32 ? 4 : 2; }
@@ -106,7 +103,7 @@ static int sort_row(void *rows, cls_dtype dtype, size_t at, uint32_t vocab)
 {
     float *const row = malloc(vocab * sizeof *row);
     if (row == NULL)
-        return cli_no_memory();
+        return cli_fail("out of memory");
     for (uint32_t i = 0; i < vocab; i++)
         row[i] = bench_get(rows, dtype, at + i);
     qsort(row, vocab, sizeof *row, descending);
@@ -194,13 +191,11 @@ void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uin
 {
     uint64_t state = seed;
     for (uint32_t i = 0; i < n; i++) {
-        const double u = next_uniform(&state);
+        const double u = bench_uniform(&state);
         const double at = law == BENCH_ZIPF ? exp(u * log(vocab + 1.0)) - 1.0 : u * vocab;
         ids[i] = at < vocab ? (int32_t)at : (int32_t)vocab - 1;
     }
 }
-
-double bench_uniform(uint64_t *state) { return next_uniform(state); }
 
 int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row,
                          uint32_t vocab, double temperature, double uniform)

@@ -68,7 +68,7 @@ static int join(serving *s, uint32_t slot, uint32_t step, double *host_us)
     status =
         cls_slot_begin(s->setup->sampler, slot, &r->params, r->prompt, r->prompt_count, NULL, 0);
     *host_us += bench_clock() - start;
-    return status == CLS_OK ? 0 : cli_fail_library("bench: serving: beginning a slot");
+    return cli_try(status, "bench: serving: beginning a slot");
 }
 
 static int leave(serving *s, uint32_t slot, double *host_us)
@@ -77,7 +77,7 @@ static int leave(serving *s, uint32_t slot, double *host_us)
     const cls_status status = cls_slot_reset(s->setup->sampler, slot);
     *host_us += bench_clock() - start;
     s->occupants[slot].number = FREE;
-    return status == CLS_OK ? 0 : cli_fail_library("bench: serving: resetting a slot");
+    return cli_try(status, "bench: serving: resetting a slot");
 }
 
 /* Lets requests leave and join, then enqueues a step of all rows and the readback of its tokens. */
@@ -113,10 +113,12 @@ static int enqueue(serving *s, uint32_t n)
     step.tokens = step.status = setup->tokens;
     step.status.offset = setup->batch * sizeof(int32_t);
     start = bench_clock();
-    if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK ||
-        cls_readback_start(s->readback, setup->on->queue, &setup->tokens,
-                           2 * setup->batch * sizeof(int32_t), 0, NULL, &ticket) != CLS_OK)
-        return cli_fail_library("bench: serving: the step");
+    if (cli_try(cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL),
+                "bench: serving") ||
+        cli_try(cls_readback_start(s->readback, setup->on->queue, &setup->tokens,
+                                   2 * setup->batch * sizeof(int32_t), 0, NULL, &ticket),
+                "bench: serving"))
+        return 1;
     s->host_us[n] += bench_clock() - start;
     return clFlush(setup->on->queue) == CL_SUCCESS
                ? 0
@@ -130,8 +132,8 @@ static int finish_step(serving *s, uint32_t n)
     const void *data;
     double now;
 
-    if (cls_readback_get(s->readback, n, 1, &data) != CLS_OK)
-        return cli_fail_library("bench: serving: reading the tokens");
+    if (cli_try(cls_readback_get(s->readback, n, 1, &data), "bench: serving: reading the tokens"))
+        return 1;
     now = bench_clock();
     s->step_us[n] = now - s->last;
     s->last = now;
@@ -163,12 +165,13 @@ static int check(serving *s, const bench_setup *twin, const trace *t)
     step.logits.dtype = (int32_t)twin->dtype;
     step.tokens = bench_memory(&token, sizeof token);
     step.status = bench_memory(&status, sizeof status);
-    if (cls_slot_begin(twin->sampler, 0, &r->params, r->prompt, r->prompt_count, NULL, 0) != CLS_OK)
-        return cli_fail_library("bench: the reference");
+    if (cli_try(cls_slot_begin(twin->sampler, 0, &r->params, r->prompt, r->prompt_count, NULL, 0),
+                "bench: the reference"))
+        return 1;
     for (uint32_t i = 0; i < t->n; i++) {
         step.logits.values = bench_twin(twin, t->slot + (t->first + i) % BENCH_SPARE).logits;
-        if (cls_sample(twin->sampler, NULL, &step, 0, NULL, NULL) != CLS_OK)
-            return cli_fail_library("bench: the reference");
+        if (cli_try(cls_sample(twin->sampler, NULL, &step, 0, NULL, NULL), "bench: the reference"))
+            return 1;
         if (token != t->token[i] || status != t->status[i])
             return cli_fail("bench: serving, request %u, token %u: the device drew %d (status %d), "
                             "but the reference drew %d (status %d)",
@@ -195,31 +198,17 @@ static int open_serving(serving *s, const bench_setup *setup)
 {
     const size_t batch = setup->batch, most = WARM + BENCH_MOST_RUNS;
     s->setup = setup;
-    s->occupants = malloc(batch * sizeof *s->occupants);
-    s->map = malloc(batch * sizeof *s->map);
-    s->numbers = malloc(AHEAD * batch * sizeof *s->numbers);
-    s->step_us = malloc(most * sizeof *s->step_us);
-    s->host_us = malloc(most * sizeof *s->host_us);
-    s->changes = malloc(most);
-    if (!s->occupants || !s->map || !s->numbers || !s->step_us || !s->host_us || !s->changes)
-        return cli_no_memory();
+    s->occupants = cli_alloc(batch, sizeof *s->occupants);
+    s->map = cli_alloc(batch, sizeof *s->map);
+    s->numbers = cli_alloc(AHEAD * batch, sizeof *s->numbers);
+    s->step_us = cli_alloc(most, sizeof *s->step_us);
+    s->host_us = cli_alloc(most, sizeof *s->host_us);
+    s->changes = cli_alloc(most, 1);
     for (size_t i = 0; i < batch; i++)
         s->occupants[i].number = FREE;
-    if (cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback) !=
-        CLS_OK)
-        return cli_fail_library("bench: serving: the readback");
-    return 0;
-}
-
-static void close_serving(serving *s)
-{
-    cls_readback_destroy(s->readback);
-    free(s->changes);
-    free(s->host_us);
-    free(s->step_us);
-    free(s->numbers);
-    free(s->map);
-    free(s->occupants);
+    return cli_try(
+        cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback),
+        "bench: serving: the readback");
 }
 
 /* Computes the medians of the quiet steps, before which no request joined or left, and of all. */
@@ -245,6 +234,7 @@ static void medians(serving *s, uint32_t n, bench_served *served)
 
 static int serve(serving *s, bench_served *served)
 {
+    static const bench_rounds stable = {NULL, NULL, NULL, BENCH_STABLE};
     double start = 0;
     uint32_t n = 0; /* finished steps */
     for (uint32_t i = 0; n < WARM + BENCH_MOST_RUNS; i++) {
@@ -256,41 +246,51 @@ static int serve(serving *s, bench_served *served)
             start = s->last;
         if (finish_step(s, n++))
             return 1;
-        if (n > WARM && bench_enough(s->setup->runs, n - WARM, 0.5 * (s->last - start)))
+        if (n > WARM && bench_enough(&stable, s->setup->runs, n - WARM, 0.5 * (s->last - start)))
             break;
     }
     served->tokens_per_s = (double)s->tokens / ((s->last - start) * 1e-6);
     served->requests = s->requests;
     medians(s, n - WARM, served);
     served->memory.struct_size = sizeof served->memory;
-    if (cls_sampler_memory(s->setup->sampler, &served->memory) != CLS_OK)
-        return cli_fail_library("bench: serving: the sampler's memory");
+    if (cli_try(cls_sampler_memory(s->setup->sampler, &served->memory),
+                "bench: serving: the sampler's memory"))
+        return 1;
     return check_all(s, served);
 }
 
-/* Times the floor before the steps, which overlap. */
-static int time_floor(const bench_setup *setup, const bench_floor *floor, bench_served *served)
+static int begin_nothing(void *of)
 {
-    double times[101];
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        const double start = bench_clock();
-        if (bench_run_floor(setup, floor))
-            return 1;
-        times[i] = bench_clock() - start;
-    }
-    served->floor_us = bench_median(times, sizeof times / sizeof *times);
+    (void)of;
     return 0;
 }
 
+typedef struct floor_of {
+    const bench_setup *setup;
+    const bench_floor *floor;
+} floor_of;
+
+static int run_floor(void *of, double *us)
+{
+    const floor_of *const f = of;
+    const double start = bench_clock();
+    const int failed = bench_run_floor(f->setup, f->floor);
+    us[0] = bench_clock() - start;
+    return failed;
+}
+
+/* Times the floor before the steps, which overlap. */
 int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served *served)
 {
-    serving *const s = calloc(1, sizeof *s);
-    int failed;
-    if (s == NULL)
-        return cli_no_memory();
+    serving *const s = cli_alloc(1, sizeof *s);
+    floor_of f = {setup, floor};
+    const bench_rounds rounds = {begin_nothing, run_floor, &f, BENCH_STABLE};
+    double us[BENCH_PARTS];
+    uint32_t runs;
     memset(served, 0, sizeof *served);
-    failed = time_floor(setup, floor, served) || open_serving(s, setup) || serve(s, served);
-    close_serving(s);
-    free(s);
+    const int failed =
+        bench_medians(&rounds, 101, us, &runs) || open_serving(s, setup) || serve(s, served);
+    served->floor_us = us[0];
+    cls_readback_destroy(s->readback);
     return failed;
 }

@@ -60,7 +60,7 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     const cls_status status = cls_sampler_create(setup->on->context, &options, sampler);
     if (setup->on->cl != NULL) /* the host compiles nothing */
         cli_compile_done(status);
-    return status == CLS_OK ? 0 : cli_fail_library("bench: creating the sampler");
+    return cli_try(status, "bench: creating the sampler");
 }
 
 int bench_make_sampler(bench_setup *setup, uint32_t window)
@@ -81,7 +81,7 @@ int bench_make_kept(bench_setup *setup, const bench_case *c)
     setup->kept = new_buffer(setup, (size_t)setup->batch * setup->vocab * sizeof(int32_t), &error);
     cls_sampler_destroy(setup->sampler);
     setup->sampler = NULL;
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the buffer for kept sets", error);
+    return cli_try_opencl(error, "bench: the buffer for kept sets");
 }
 
 static size_t mask_size(const bench_setup *setup)
@@ -99,19 +99,16 @@ int bench_open_setup(bench_setup *setup)
             setup->longest = bench_cases[i].history;
     setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) *
                   bench_dtype_size(setup->dtype);
-    setup->rows = malloc(setup->size);
-    setup->mask_words = malloc(mask_size(setup));
-    setup->ids = malloc((size_t)setup->batch * (setup->longest + 1) * sizeof *setup->ids);
-    setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
-    if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL ||
-        setup->likeliest == NULL)
-        return cli_no_memory();
-    if (cls_context_create_host(NULL, &setup->host.context) != CLS_OK)
-        return cli_fail_library("bench: opening the host");
+    setup->rows = cli_alloc(setup->size, 1);
+    setup->mask_words = cli_alloc(mask_size(setup), 1);
+    setup->ids = cli_alloc(setup->batch, (setup->longest + 1) * sizeof *setup->ids);
+    setup->likeliest = cli_alloc(setup->batch + setup->spare, sizeof *setup->likeliest);
+    if (cli_try(cls_context_create_host(NULL, &setup->host.context), "bench: opening the host"))
+        return 1;
     setup->logits = new_buffer(setup, setup->size, &error);
     setup->mask = new_buffer(setup, mask_size(setup), &error);
     setup->tokens = new_buffer(setup, 2 * setup->batch * sizeof(int32_t), &error);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
+    return cli_try_opencl(error, "bench: the logits' buffers");
 }
 
 void bench_close_setup(bench_setup *setup)
@@ -122,10 +119,10 @@ void bench_close_setup(bench_setup *setup)
     release_buffer(&setup->tokens);
     release_buffer(&setup->mask);
     release_buffer(&setup->logits);
-    free(setup->likeliest);
-    free(setup->ids);
-    free(setup->mask_words);
-    free(setup->rows);
+    cli_free(setup->likeliest);
+    cli_free(setup->ids);
+    cli_free(setup->mask_words);
+    cli_free(setup->rows);
 }
 
 /* Finds the row's likeliest token and fills its history with random ids. Every 64th is that token:
@@ -142,7 +139,7 @@ static int fill_history(void *of, uint32_t row)
     for (uint32_t i = 0; i < setup->longest; i += 64)
         ids[i] = setup->likeliest[row];
     for (size_t i = 0; i < BENCH_CASES; i++)
-        if (bench_cases[i].more == BENCH_DRY)
+        if (bench_params(&bench_cases[i])->dry_multiplier != 0.0f)
             memcpy(ids + bench_cases[i].history - 3, ids + 61, 3 * sizeof *ids);
     return 0;
 }
@@ -156,7 +153,7 @@ int bench_write_rows(bench_setup *setup, bench_rows kind)
         return 1;
     error = clEnqueueWriteBuffer(setup->on->queue, setup->logits.buffer, CL_TRUE, 0, setup->size,
                                  setup->rows, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
+    return cli_try_opencl(error, "bench: writing the logits");
 }
 
 int bench_write_mask(bench_setup *setup, bench_mask kind)
@@ -167,5 +164,5 @@ int bench_write_mask(bench_setup *setup, bench_mask kind)
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
     error = clEnqueueWriteBuffer(setup->on->queue, setup->mask.buffer, CL_TRUE, 0, mask_size(setup),
                                  setup->mask_words, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the mask", error);
+    return cli_try_opencl(error, "bench: writing the mask");
 }

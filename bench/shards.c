@@ -6,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The requests accept their tokens; after so many steps they begin again. */
-#define RESTART 256
-
-enum { STEP, LOCAL, MERGE, KINDS };
+enum { STEP, LOCAL, MERGE };
 
 /* A case on setup->shards shards. */
 typedef struct split_case {
@@ -28,8 +25,7 @@ typedef struct split_case {
 
 bool bench_can_split(const bench_case *c)
 {
-    return c->kind == BENCH_STEPS && c->drafts == BENCH_STEP && c->more != BENCH_MIROSTAT_LATE &&
-           c->kept_set == 0;
+    return c->kind == BENCH_STEPS && c->drafts == BENCH_STEP && !c->late && c->kept_set == 0;
 }
 
 static void close_case(split_case *p)
@@ -40,12 +36,6 @@ static void close_case(split_case *p)
         cls_sampler_destroy(p->sampler[i]);
     if (p->tokens != NULL)
         clReleaseMemObject(p->tokens);
-    cli_free(p->partials);
-    free(p->sampler);
-    free(p->shard);
-    free(p->step);
-    free(p->drawn);
-    free(p->split);
 }
 
 /* Creates a shard, whose logits are columns of setup->logits. */
@@ -77,17 +67,14 @@ static int open_case(split_case *p)
     const uint32_t n = p->setup->shards;
     const size_t size = p->setup->batch * sizeof(int32_t);
     cl_int error;
-    p->sampler = calloc(n, sizeof *p->sampler);
-    p->shard = calloc(n, sizeof *p->shard);
-    p->step = calloc(n, sizeof *p->step);
-    p->drawn = malloc(size);
-    p->split = malloc(n * size);
-    if (p->sampler == NULL || p->shard == NULL || p->step == NULL || p->drawn == NULL ||
-        p->split == NULL)
-        return cli_no_memory();
+    p->sampler = cli_alloc(n, sizeof *p->sampler);
+    p->shard = cli_alloc(n, sizeof *p->shard);
+    p->step = cli_alloc(n, sizeof *p->step);
+    p->drawn = cli_alloc(size, 1);
+    p->split = cli_alloc(n, size);
     p->tokens = clCreateBuffer(p->setup->on->cl, CL_MEM_READ_WRITE, n * size, NULL, &error);
-    if (error != CL_SUCCESS)
-        return cli_fail_opencl("bench: the shards' tokens", error);
+    if (cli_try_opencl(error, "bench: the shards' tokens"))
+        return 1;
     for (uint32_t i = 0; i < n; i++)
         if (open_shard(p, i))
             return 1;
@@ -95,8 +82,9 @@ static int open_case(split_case *p)
 }
 
 /* Begins the requests on the whole sampler and on all shards. */
-static int begin(const split_case *p)
+static int begin(void *of)
 {
+    const split_case *const p = of;
     int failed = bench_begin_slots(p->setup, p->c);
     for (uint32_t i = 0; i < p->setup->shards && !failed; i++) {
         bench_setup shard = *p->setup;
@@ -110,11 +98,8 @@ static int begin(const split_case *p)
 static int compare_tokens(split_case *p)
 {
     const uint32_t batch = p->setup->batch;
-    const cl_int error =
-        clEnqueueReadBuffer(p->setup->on->queue, p->tokens, CL_TRUE, 0,
-                            p->setup->shards * batch * sizeof(int32_t), p->split, 0, NULL, NULL);
-    if (error != CL_SUCCESS)
-        return cli_fail_opencl("bench: reading the shards' tokens", error);
+    if (bench_read(p->setup, p->tokens, p->setup->shards * batch * sizeof(int32_t), p->split))
+        return 1;
     for (uint32_t i = 0; i < p->setup->shards; i++)
         for (uint32_t row = 0; row < batch; row++)
             if (p->split[i * batch + row] != p->drawn[row])
@@ -159,13 +144,13 @@ static int merge(split_case *p, uint32_t i, size_t size, int *more)
 }
 
 /* Runs a step on all shards, of which one works at a time: all have the device to themselves. */
-static int run_split(split_case *p, bench_split *times)
+static int run_split(split_case *p, double *us)
 {
     const cl_command_queue queue = p->setup->on->queue;
     const void *partial;
     size_t size = 0;
     int more = 1;
-    memset(times, 0, sizeof *times);
+    us[LOCAL] = us[MERGE] = 0;
     for (uint32_t i = 0; i < p->setup->shards; i++) {
         const double start = bench_clock();
         cls_status status;
@@ -173,7 +158,7 @@ static int run_split(split_case *p, bench_split *times)
         if (cli_try(status, "sampling") ||
             cli_try(cls_shard_partial(p->shard[i], &partial, &size), "a shard's partial"))
             return 1;
-        times->local_us += bench_clock() - start;
+        us[LOCAL] += bench_clock() - start;
     }
     for (p->exchanges = 0; more;) {
         if (exchange(p, &size))
@@ -183,66 +168,36 @@ static int run_split(split_case *p, bench_split *times)
             if (merge(p, i, size, &more))
                 return 1;
             if (i == 0)
-                times->merge_us += bench_clock() - start;
+                us[MERGE] += bench_clock() - start;
         }
     }
     return 0;
 }
 
 /* Runs and times the next step, whole and split. */
-static int run(split_case *p, double *step_us, bench_split *split)
+static int run(void *of, double *us)
 {
+    split_case *const p = of;
     const double start = bench_clock();
     if (bench_run_step(p->setup, p->c, p->drawn))
         return 1;
-    *step_us = bench_clock() - start;
-    return run_split(p, split) || compare_tokens(p);
-}
-
-static int time_into(split_case *p, bench_result *result, double *times[KINDS])
-{
-    const bench_setup *const setup = p->setup;
-    bench_split split;
-    double step_us;
-    uint32_t n = 0;
-    if (begin(p))
-        return 1;
-    const double start = bench_clock();
-    for (int i = 0; i < 3; i++) /* the first launches are slow */
-        if (run(p, &step_us, &split))
-            return 1;
-    result->launches = cls_sampler_launches(setup->sampler);
-    while (n < BENCH_MOST_RUNS && !bench_enough(setup->runs, n, bench_clock() - start)) {
-        if (cli_interrupted())
-            return 1;
-        if (n % RESTART == RESTART - 1 && (begin(p) || run(p, &step_us, &split)))
-            return 1;
-        if (run(p, &step_us, &split))
-            return 1;
-        times[STEP][n] = step_us;
-        times[LOCAL][n] = split.local_us;
-        times[MERGE][n++] = split.merge_us;
-    }
-    result->runs = n;
-    result->step_us = bench_median(times[STEP], n);
-    result->split.local_us = bench_median(times[LOCAL], n);
-    result->split.merge_us = bench_median(times[MERGE], n);
-    result->exchanges = p->exchanges;
-    for (uint32_t i = 0; i < p->exchanges && i < BENCH_EXCHANGES; i++)
-        result->partial_row[i] = (double)p->bytes[i] / setup->batch;
-    return 0;
+    us[STEP] = bench_clock() - start;
+    return run_split(p, us) || compare_tokens(p);
 }
 
 int bench_time_shards(const bench_setup *setup, const bench_case *c, bench_result *result)
 {
     split_case p = {.setup = setup, .c = c};
-    double *const memory = malloc(KINDS * BENCH_MOST_RUNS * sizeof *memory);
-    double *times[KINDS];
-    int failed = memory == NULL ? cli_no_memory() : 0;
-    for (size_t i = 0; i < KINDS && !failed; i++)
-        times[i] = memory + i * BENCH_MOST_RUNS;
-    failed = failed || open_case(&p) || time_into(&p, result, times);
+    const bench_rounds rounds = {begin, run, &p, BENCH_STABLE};
+    double us[BENCH_PARTS] = {0};
+    const int failed = open_case(&p) || bench_medians(&rounds, setup->runs, us, &result->runs);
+    result->launches = cls_sampler_launches(setup->sampler);
+    result->step_us = us[STEP];
+    result->local_us = us[LOCAL];
+    result->merge_us = us[MERGE];
+    result->exchanges = p.exchanges;
+    for (uint32_t i = 0; i < p.exchanges && i < BENCH_EXCHANGES; i++)
+        result->partial_row[i] = (double)p.bytes[i] / setup->batch;
     close_case(&p);
-    free(memory);
     return failed;
 }

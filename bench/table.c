@@ -30,10 +30,9 @@ json_t *bench_json_shards(const bench_setup *setup, const bench_case *c, const b
         json_array_append_new(bytes, json_real(r->partial_row[k]));
     return json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I, s:I}", "case", c->name,
                      "shards", (json_int_t)setup->shards, "step_us", r->step_us, "local_us",
-                     r->split.local_us, "merge_us", r->split.merge_us, "exchanges",
-                     (json_int_t)r->exchanges, "partial_row_bytes", bytes, "launches",
-                     (json_int_t)r->launches, "runs", (json_int_t)r->runs, "history",
-                     (json_int_t)bench_history(setup, c));
+                     r->local_us, "merge_us", r->merge_us, "exchanges", (json_int_t)r->exchanges,
+                     "partial_row_bytes", bytes, "launches", (json_int_t)r->launches, "runs",
+                     (json_int_t)r->runs, "history", (json_int_t)bench_history(setup, c));
 }
 
 json_t *bench_json_served(const bench_setup *setup, const bench_floor *floor, const bench_served *r)
@@ -157,8 +156,8 @@ static int print_about(const bench_setup *setup, const cli_target *target, const
     cls_device_info_init(&info);
     printf("%s, device %u\n[%u, %u] %s", target->device.name, (unsigned)target->index,
            (unsigned)rows, (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype));
-    if (!starts && cls_context_info(target->context, &info) != CLS_OK)
-        return cli_fail_library("bench");
+    if (!starts && cli_try(cls_context_info(target->context, &info), "bench"))
+        return 1;
     if (!starts)
         printf("; work-group %u, vector %u; ", (unsigned)info.work_group, (unsigned)info.vector);
     cli_put(starts ? "\n" : setup->shards != 0 ? "{shards} shards\n" : "floor: {floor}\n", first);

@@ -16,11 +16,10 @@
 /* A shape counts as faster only by more than this, since medians scatter. */
 #define MARGIN 0.98
 
-/* The runs of a case: so many, in at least so many microseconds, but at most in so many. */
+/* The rounds of a case: so many, in at least so many microseconds, but at most in so many. */
 #define LEAST_RUNS 51
 #define LEAST_US 1e5
 #define MOST_US 1e6
-#define MOST_RUNS 2001
 #define CONFIRM 3 /* times as many microseconds for the fastest shape, at the end */
 
 static const char *const timed[TIMED_CASES] = {"topk", "plain", "topp_peaked"};
@@ -170,31 +169,42 @@ static int prove(tuning *u, trial *t, size_t k)
     return 0;
 }
 
-/* Times the steps of the first trial and of this one in turn. */
+/* The first trial and another one, which run a case in turn. */
+typedef struct pair {
+    tuning *u;
+    trial *t;
+    size_t k;
+} pair;
+
+static int begin_pair(void *of)
+{
+    const pair *const p = of;
+    return begin(p->u, p->u->trials, p->k) || begin(p->u, p->t, p->k);
+}
+
+static int run_pair(void *of, double *us)
+{
+    const pair *const p = of;
+    const double start = bench_clock();
+    if (run_step(p->u, p->u->trials, p->k))
+        return 1;
+    const double middle = bench_clock();
+    us[0] = middle - start;
+    const int failed = run_step(p->u, p->t, p->k);
+    us[1] = bench_clock() - middle;
+    return failed;
+}
+
 static int time_case(tuning *u, trial *t, size_t k, double times)
 {
-    static double first_us[MOST_RUNS], step_us[MOST_RUNS];
-    uint32_t n = 0;
-    double spent = 0.0;
-    if (begin(u, u->trials, k) || begin(u, t, k))
-        return refuse(t, cli_last_error());
-    for (int i = 0; i < 3; i++) /* the first launches are slow */
-        if (run_step(u, u->trials, k) || run_step(u, t, k))
-            return refuse(t, cli_last_error());
-    while (n < MOST_RUNS && spent < MOST_US && (n < LEAST_RUNS || spent < times * LEAST_US)) {
-        const double start = bench_clock();
-        if (run_step(u, u->trials, k))
-            return refuse(t, cli_last_error());
-        const double middle = bench_clock();
-        if (run_step(u, t, k))
-            return refuse(t, cli_last_error());
-        first_us[n] = middle - start;
-        step_us[n] = bench_clock() - middle;
-        spent += first_us[n] + step_us[n];
-        n++;
-    }
-    t->first_us[k] = bench_median(first_us, n);
-    t->step_us[k] = bench_median(step_us, n);
+    pair p = {u, t, k};
+    const bench_rounds rounds = {begin_pair, run_pair, &p, LEAST_RUNS, times * LEAST_US, MOST_US};
+    double us[BENCH_PARTS];
+    uint32_t runs;
+    if (bench_medians(&rounds, 0, us, &runs))
+        return cli_interrupted() ? 1 : refuse(t, cli_last_error());
+    t->first_us[k] = us[0];
+    t->step_us[k] = us[1];
     return 0;
 }
 
@@ -202,7 +212,7 @@ static int time_all(tuning *u, trial *t, double times)
 {
     double sum = 0.0;
     for (size_t k = 0; k < TIMED_CASES; k++) {
-        if (cli_interrupted() || time_case(u, t, k, times))
+        if (time_case(u, t, k, times))
             return 1;
         sum += log(t->step_us[k] / t->first_us[k]);
     }
@@ -414,11 +424,9 @@ static int open_tuning(tuning *u)
 {
     for (size_t k = 0; k < TIMED_CASES; k++) {
         u->cases[k] = bench_find(timed[k]);
-        if ((u->tokens[k] = malloc(u->setup.batch * sizeof(int32_t))) == NULL)
-            return cli_no_memory();
+        u->tokens[k] = cli_alloc(u->setup.batch, sizeof(int32_t));
     }
-    if ((u->drawn = malloc(u->setup.batch * sizeof(int32_t))) == NULL)
-        return cli_no_memory();
+    u->drawn = cli_alloc(u->setup.batch, sizeof(int32_t));
     u->setup.on = &u->target;
     cli_progress("tune: making the rows");
     return bench_open_setup(&u->setup) || bench_write_rows(&u->setup, BENCH_LANGUAGE);
@@ -430,9 +438,6 @@ static void close_tuning(tuning *u)
         close_trial(&u->trials[i]);
     u->setup.sampler = NULL;
     bench_close_setup(&u->setup);
-    free(u->drawn);
-    for (size_t k = 0; k < TIMED_CASES; k++)
-        free(u->tokens[k]);
     cli_close(&u->target);
 }
 

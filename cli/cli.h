@@ -39,18 +39,13 @@ __attribute__((format(printf, 1, 2)))
 #endif
 void cli_warn(const char *format, ...);
 
-int cli_no_memory(void);
-
 /* The exit status of a command that cannot run. */
 extern int cli_failure;
 
-/* Fails with the library's message if the call that returned this status failed. what: what was
- * attempted. */
+/* Fail if the call that returned this status failed, with what was attempted and the library's
+ * message, or OpenCL's number. */
 int cli_try(cls_status status, const char *what);
-
-/* Fail with the name of what was attempted, and the library's message or OpenCL's error number. */
-int cli_fail_library(const char *what);
-int cli_fail_opencl(const char *what, cl_int error);
+int cli_try_opencl(cl_int error, const char *what);
 
 /* Prints the sentence as cli_fail() does, and ends the process with cli_failure: what a command has
  * opened by then needs no care. Where a device is open, functions return instead. */
@@ -238,8 +233,6 @@ typedef struct cli_target {
     cl_context cl;
     cl_command_queue queue;
     cls_context *context;
-    cl_mem *buffers; /* of cli_buffer(), which cli_close() releases */
-    uint32_t buffer_count;
 } cli_target;
 
 /* clang-format off */
@@ -292,12 +285,6 @@ int cli_open_context(cli_target *target, const cls_context_options *options);
 int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target);
 void cli_close(cli_target *target);
-
-/* Creates a buffer with a copy of `from`; from NULL: a buffer for results; size 0: no buffer. */
-int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
-
-/* Reads a buffer, if there is one, and waits for the data. */
-int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size);
 
 /* Sets the status of a call, which is made again after the queue's work if it was CLS_BUSY. */
 #define CLI_RETRY(status, queue, call) \

@@ -10,6 +10,16 @@
 
 #include "cli.h"
 
+int cli_try(cls_status status, const char *what)
+{
+    return status == CLS_OK ? 0 : cli_fail("%s: %s", what, cls_error_message());
+}
+
+int cli_try_opencl(cl_int error, const char *what)
+{
+    return error == CL_SUCCESS ? 0 : cli_fail("%s: OpenCL error %d", what, (int)error);
+}
+
 /* ---------------------------------------------------------------------- choice */
 
 /* "0 (NAME, CPU), 1 (NAME, GPU, not usable)"; devices that do not fit the text are omitted. */
@@ -130,7 +140,7 @@ int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
     target->cl = clCreateContext(NULL, 1, &target->device.id, NULL, NULL, &error);
     if (error == CL_SUCCESS)
         target->queue = clCreateCommandQueue(target->cl, target->device.id, properties, &error);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl(target->device.name, error);
+    return cli_try_opencl(error, target->device.name);
 }
 
 int cli_open_context(cli_target *target, const cls_context_options *options)
@@ -157,37 +167,8 @@ int cli_open(const char *which, const cls_context_options *options,
     return 1;
 }
 
-int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
-{
-    cl_int error;
-    void *copy = NULL;
-    if (size == 0)
-        return 0;
-    memcpy(&copy, &from, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
-    *buffer = clCreateBuffer(
-        target->cl, from == NULL ? CL_MEM_READ_WRITE : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-        size, copy, &error);
-    if (error != CL_SUCCESS)
-        return cli_fail("%s: a buffer of %zu bytes cannot be created (OpenCL error %d)", what, size,
-                        (int)error);
-    target->buffers =
-        cli_grow(target->buffers, target->buffer_count + (size_t)1, sizeof *target->buffers);
-    target->buffers[target->buffer_count++] = *buffer;
-    return 0;
-}
-
-int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size)
-{
-    const cl_int error = from == NULL ? CL_SUCCESS
-                                      : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size,
-                                                            to, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the results", error);
-}
-
 void cli_close(cli_target *target)
 {
-    for (uint32_t i = 0; i < target->buffer_count; i++)
-        clReleaseMemObject(target->buffers[i]);
     cls_context_destroy(target->context);
     if (target->queue != NULL)
         clReleaseCommandQueue(target->queue);

@@ -286,7 +286,8 @@ static json_t *real(float x)
     return json_real(strtod(text, NULL));
 }
 
-json_t *cli_uint64_json(uint64_t x)
+/* A string if JSON's integers do not hold it. */
+static json_t *uint64_json(uint64_t x)
 {
     char text[24];
     if (x <= INT64_MAX)
@@ -303,7 +304,7 @@ json_t *cli_to_json(cli_type type, const void *at, const char *words)
     case CLI_UINT:
         return json_integer(*(const uint32_t *)at);
     case CLI_UINT64:
-        return cli_uint64_json(*(const uint64_t *)at);
+        return uint64_json(*(const uint64_t *)at);
     case CLI_SWITCH:
         return json_boolean(*(const int32_t *)at != 0);
     case CLI_CHOICE:
@@ -321,47 +322,4 @@ json_t *cli_ids_json(const int32_t *ids, size_t count)
     for (size_t i = 0; i < count; i++)
         json_array_append_new(array, json_integer(ids[i]));
     return array;
-}
-
-static json_t *biases_json(const cls_logit_bias *list, size_t count)
-{
-    json_t *const array = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(
-            array, json_pack("[i, o]", (int)list[i].id,
-                             isinf(list[i].bias) ? json_string("-inf") : real(list[i].bias)));
-    return array;
-}
-
-static json_t *sequences_json(const cls_ids *list, size_t count)
-{
-    json_t *const array = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(array, cli_ids_json(list[i].ids, list[i].count));
-    return array;
-}
-
-static bool is_of_request(const char *key)
-{
-    return strcmp(key, "seed") != 0 && strcmp(key, "stream") != 0 && strcmp(key, "position") != 0;
-}
-
-json_t *cli_params_to_json(const cls_params *p)
-{
-    json_t *const object = json_object();
-    cls_params off;
-    cls_params_init(&off);
-    if (p->chain != off.chain)
-        json_object_set_new(object, "chain", cli_chain_json(p));
-#define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
-    if (is_of_request(#field) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
-        json_object_set_new(object, #field, cli_to_json(CLI_##type, &p->field, meta));
-    CLS_PARAMS(SET_NUMBER, p)
-#define id_json cli_ids_json
-#define ids_json cli_ids_json
-#define SET_LIST(p, kind, list, kept, option, meta, key, help) \
-    if (p->list.count != 0 || (p->only_allowed != 0 && strcmp(key, "allowed_token_ids") == 0)) \
-        json_object_set_new(object, key, kind##_json(p->list.CLS_ARRAY_##kind, p->list.count));
-    CLS_LISTS(SET_LIST, p)
-    return object;
 }

@@ -102,12 +102,7 @@ void cli_params_rows(const cls_params *base, const char *params_path, const char
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
                           cli_ids *force);
 
-/* The object for cli_params_from_json() that sets the parameters from their defaults. It omits
- * parameters that have their defaults, and the seed, the stream and the position, which do not
- * belong to a request alone. */
-json_t *cli_params_to_json(const cls_params *params);
 json_t *cli_ids_json(const int32_t *ids, size_t count);
-json_t *cli_uint64_json(uint64_t x); /* a string if JSON's integers do not hold it */
 
 /* A value of the type, for cli_set_from_json(). words: those of a CLI_CHOICE, which | separates. */
 json_t *cli_to_json(cli_type type, const void *at, const char *words);

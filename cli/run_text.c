@@ -288,7 +288,18 @@ static const cls_field *find_field(const char *structure, size_t size, const cha
     return NULL;
 }
 
-/* Finds a field by a name such as mask.words.offset. Returns its size, or 0 if there is none. */
+/* Whether a field is a pointer, which no text may set: it could be any place of the memory. */
+static bool is_pointer(const cls_field *f)
+{
+    static const char *const names[] = {"buffer", "pointer", "host", "outputs", "row_offsets"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        is |= strcmp(f->name, names[i]) == 0;
+    return is && f->size == sizeof(void *);
+}
+
+/* Finds a field by a name such as mask.words.offset. Returns its size, or 0 if there is none that
+ * a text may set. */
 static size_t find_part(const char *structure, const char *name, size_t *offset)
 {
     size_t size = 0;
@@ -297,7 +308,7 @@ static size_t find_part(const char *structure, const char *name, size_t *offset)
         const size_t length = strcspn(name, ".");
         if (structure == NULL && size == 0)
             return 0;
-        if ((f = find_field(structure, size, name, length)) == NULL)
+        if ((f = find_field(structure, size, name, length)) == NULL || is_pointer(f))
             return 0;
         structure = NULL;
         *offset += f->offset;
@@ -334,6 +345,11 @@ static void set_number(const run_statement *s, const char *key, const char *text
 {
     if (size == 8) {
         const uint64_t n = run_number(s, key, 0);
+        uint64_t most;
+        memcpy(&most, to, sizeof most);
+        if (strstr(key, "struct_size") != NULL && n > most)
+            run_die(s, "%s may be at most %" PRIu64 ", since all that it covers is read", key,
+                    most);
         memcpy(to, &n, sizeof n);
     } else if (strpbrk(text, ".en") != NULL && *text != 'n') {
         cli_set(CLI_FLOAT, to, NULL, key, text);
@@ -354,6 +370,15 @@ void run_set_fields(const run_statement *s, const char *keys, const char *struct
         if (size == 4 || size == 8)
             set_number(s, key, s->word[i].value, size, (char *)object + offset);
     }
+}
+
+void run_begin_call(const run_statement *s, const char *keys, const char *structure, void *call,
+                    size_t size)
+{
+    run_check_keys(s, keys, structure);
+    if (cls_struct_init(structure, call, size) != CLS_OK)
+        run_die(s, "%s", cls_error_message());
+    run_set_fields(s, keys, structure, call);
 }
 
 /* Sets the offset or the size of a buffer, of which never more may be used than there is. */
@@ -386,7 +411,7 @@ void run_set_parts(run_side *side, const run_statement *s, const char *keys, con
         if (dot - key > (ptrdiff_t)before && (is_offset || strcmp(dot, ".size") == 0) &&
             find_part(structure, whole + before, &from) == sizeof(cls_buffer)) {
             set_extent(s, key, text, (cls_buffer *)(void *)((char *)object + from), is_offset);
-        } else if ((size == 4 || size == 8) && strchr(key, '.') != NULL) {
+        } else if (size == 4 || size == 8) {
             set_number(s, key, text, size, to);
         } else if (size > 8 && strcmp(text, "none") == 0) {
             memset(to, 0, size);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 dist_doc_DATA = README.md NEWS LICENSE doc/arithmetic.md doc/design.md doc/devices.md doc/integration.md \
-	doc/performance.md doc/porting.md doc/python.md doc/reliability.md doc/scaling.md
+	doc/parameters.md doc/performance.md doc/porting.md doc/python.md doc/reliability.md doc/requests.md \
+	doc/runtimes.md doc/scaling.md
 dist_man3_MANS = doc/clsample.3 doc/clsample-head.3
 if BUILD_COMMAND
 dist_man_MANS = doc/clsample.1 doc/clsample-devices.1 doc/clsample-sample.1 \

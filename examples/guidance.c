@@ -7,49 +7,13 @@
  *
  *     cc guidance.c $(pkg-config --cflags --libs clsample) -lm && ./a.out
  */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <clsample.h>
+#include "opencl.h"
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define VOCAB 1000
 #define STEPS 20
 #define TEMPERATURE 0.8f
-
-static void must(cls_status status)
-{
-    if (status == CLS_OK)
-        return;
-    fprintf(stderr, "%s: %s\n", cls_status_name(status), cls_error_message());
-    exit(1);
-}
-
-static void must_cl(cl_int code, const char *call)
-{
-    if (code == CL_SUCCESS)
-        return;
-    fprintf(stderr, "%s: OpenCL's error %d\n", call, (int)code);
-    exit(1);
-}
-
-static cl_device_id first_usable_device(void)
-{
-    cl_platform_id platforms[16];
-    cl_uint n = 0;
-    cls_device_info info;
-    cls_device_info_init(&info);
-    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
-        return NULL;
-    for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have no device */
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
-            cls_device_query(device, NULL, &info) == CLS_OK)
-            return device;
-    }
-    return NULL;
-}
 
 /* Stands for the model: the row with the prompt, then the row without it. */
 static void run_model(float logits[2][VOCAB], int step)
@@ -77,47 +41,26 @@ static double distance(float logits[2][VOCAB], const float *probs, double scale)
     return most;
 }
 
-static cls_buffer host_memory(void *data, size_t size)
-{
-    cls_buffer buffer = {0};
-    buffer.pointer = data;
-    buffer.size = size;
-    buffer.kind = CLS_BUFFER_HOST;
-    return buffer;
-}
-
 int main(void)
 {
     static const float scales[] = {1.5f, 4, 0.5f};
     static float logits[2][VOCAB], probs[VOCAB];
     int32_t token, token_of_host;
-    cl_int code;
 
-    cl_device_id device = first_usable_device();
-    if (device == NULL) {
-        fprintf(stderr, "no usable OpenCL device\n");
-        return 77;
-    }
-    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
-    must_cl(code, "clCreateContext");
-    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
-    must_cl(code, "clCreateCommandQueue");
-    cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY, sizeof logits, NULL, &code);
-    must_cl(code, "clCreateBuffer");
-    cl_mem out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof token, NULL, &code);
-    must_cl(code, "clCreateBuffer");
-    cl_mem dense = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof probs, NULL, &code);
-    must_cl(code, "clCreateBuffer");
+    opencl device = opencl_open();
+    cl_command_queue queue = device.queue;
+    cl_mem in = opencl_buffer(&device, sizeof logits);
+    cl_mem out = opencl_buffer(&device, sizeof token);
+    cl_mem dense = opencl_buffer(&device, sizeof probs);
 
-    cls_context *cls, *host;
+    cls_context *host;
     cls_sampler *sampler, *reference;
-    must(cls_context_create(context, device, NULL, &cls));
     must(cls_context_create_host(NULL, &host));
     cls_sampler_options options;
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_BIAS | CLS_FEATURE_PROBS;
-    must(cls_sampler_create(cls, &options, &sampler));
+    must(cls_sampler_create(device.cls, &options, &sampler));
     must(cls_sampler_create(host, &options, &reference));
 
     cls_outputs outputs;
@@ -150,16 +93,10 @@ int main(void)
         printf("scale %.1f:", (double)scale);
         for (int s = 0; s < STEPS; s++) {
             run_model(logits, s);
-            must_cl(
-                clEnqueueWriteBuffer(queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL),
-                "clEnqueueWriteBuffer");
+            must(clEnqueueWriteBuffer(queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL));
             must(cls_sample(sampler, queue, &step, 0, NULL, NULL));
-            must_cl(
-                clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL),
-                "clEnqueueReadBuffer");
-            must_cl(
-                clEnqueueReadBuffer(queue, dense, CL_TRUE, 0, sizeof probs, probs, 0, NULL, NULL),
-                "clEnqueueReadBuffer");
+            must(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL));
+            must(clEnqueueReadBuffer(queue, dense, CL_TRUE, 0, sizeof probs, probs, 0, NULL, NULL));
             most = fmax(most, distance(logits, probs, (double)scale));
             must(cls_sample(reference, NULL, &on_host, 0, NULL, NULL));
             if (token != token_of_host) {
@@ -176,11 +113,9 @@ int main(void)
     cls_sampler_destroy(reference);
     cls_sampler_destroy(sampler);
     cls_context_destroy(host);
-    cls_context_destroy(cls);
     clReleaseMemObject(dense);
     clReleaseMemObject(out);
     clReleaseMemObject(in);
-    clReleaseCommandQueue(queue);
-    clReleaseContext(context);
+    opencl_close(&device);
     return 0;
 }

@@ -10,10 +10,7 @@
  *
  *     cc json.c json_grammar.c $(pkg-config --cflags --libs clsample) && ./a.out [NUMBER OF TEXTS]
  */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <clsample.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "opencl.h"
 #include <string.h>
 #include "json_grammar.h"
 
@@ -106,47 +103,13 @@ static bool is_json(const char *text)
 /* --------------------------------------------------------------- the device */
 
 typedef struct machine {
-    cl_context cl;
+    opencl device;
     cl_command_queue queue;
     cl_mem logits, out; /* float32 [ROWS, JSON_VOCAB]; int32 [SLOTS, DRAFTS + 1] */
-    cls_context *context;
     cls_sampler *sampler;
     cls_readback *readback;
     cls_grammar *grammar;
 } machine;
-
-static void must(cls_status status)
-{
-    if (status == CLS_OK)
-        return;
-    fprintf(stderr, "%s: %s\n", cls_status_name(status), cls_error_message());
-    exit(1);
-}
-
-static void must_cl(cl_int error)
-{
-    if (error == CL_SUCCESS)
-        return;
-    fprintf(stderr, "OpenCL error %d\n", (int)error);
-    exit(1);
-}
-
-static cl_device_id first_usable_device(void)
-{
-    cl_platform_id platforms[16];
-    cl_uint n = 0;
-    cls_device_info info;
-    cls_device_info_init(&info);
-    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
-        return NULL;
-    for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have no device */
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
-            cls_device_query(device, NULL, &info) == CLS_OK)
-            return device;
-    }
-    return NULL;
-}
 
 static void make_grammar(machine *m)
 {
@@ -169,31 +132,20 @@ static void make_grammar(machine *m)
     json_automaton_free(&a);
 }
 
-static void open_machine(machine *m, cl_device_id device)
+static void open_machine(machine *m)
 {
-    cls_context_options kernels;
     cls_sampler_options options;
-    cl_int error;
-    m->cl = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-    must_cl(error);
-    m->queue = clCreateCommandQueue(m->cl, device, 0, &error);
-    must_cl(error);
-    m->logits =
-        clCreateBuffer(m->cl, CL_MEM_READ_ONLY, sizeof(float) * ROWS * JSON_VOCAB, NULL, &error);
-    must_cl(error);
-    m->out = clCreateBuffer(m->cl, CL_MEM_READ_WRITE, sizeof(int32_t) * SLOTS * (DRAFTS + 1), NULL,
-                            &error);
-    must_cl(error);
-    cls_context_options_init(&kernels);
-    kernels.dtypes = 1u << CLS_F32;
-    must(cls_context_create(m->cl, device, &kernels, &m->context));
+    m->device = opencl_open();
+    m->queue = m->device.queue;
+    m->logits = opencl_buffer(&m->device, sizeof(float) * ROWS * JSON_VOCAB);
+    m->out = opencl_buffer(&m->device, sizeof(int32_t) * SLOTS * (DRAFTS + 1));
     cls_sampler_options_init(&options);
     options.vocab = JSON_VOCAB;
     options.max_rows = ROWS;
     options.slot_count = SLOTS;
     options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
-    must(cls_sampler_create(m->context, &options, &m->sampler));
-    must(cls_readback_create(m->context, SLOTS * sizeof(int32_t), AHEAD, &m->readback));
+    must(cls_sampler_create(m->device.cls, &options, &m->sampler));
+    must(cls_readback_create(m->device.cls, SLOTS * sizeof(int32_t), AHEAD, &m->readback));
     make_grammar(m);
 }
 
@@ -202,11 +154,9 @@ static void close_machine(machine *m)
     cls_grammar_destroy(m->grammar);
     cls_readback_destroy(m->readback);
     cls_sampler_destroy(m->sampler);
-    cls_context_destroy(m->context);
     clReleaseMemObject(m->out);
     clReleaseMemObject(m->logits);
-    clReleaseCommandQueue(m->queue);
-    clReleaseContext(m->cl);
+    opencl_close(&m->device);
 }
 
 /* ------------------------------------------------------------------ a batch */
@@ -335,8 +285,8 @@ static bool enqueue(const machine *m, batch *b, step_ahead *step, uint32_t *begu
     }
     if (step->rows == 0)
         return false;
-    must_cl(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0,
-                                 step->rows * sizeof *step->logits, step->logits, 0, NULL, NULL));
+    must(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0, step->rows * sizeof *step->logits,
+                              step->logits, 0, NULL, NULL));
     cls_step_init(&call);
     call.rows = step->rows;
     call.logits.values.buffer = m->logits;
@@ -398,12 +348,12 @@ static bool run_drafts(const machine *m, batch *b, uint32_t n, char texts[][TEXT
         if (b->requests == 0)
             return true;
         b->drafted += b->rows - b->requests;
-        must_cl(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0, b->rows * sizeof *b->logits,
-                                     b->logits, 0, NULL, NULL));
+        must(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0, b->rows * sizeof *b->logits,
+                                  b->logits, 0, NULL, NULL));
         verify(m, b);
-        must_cl(clEnqueueReadBuffer(m->queue, m->out, CL_TRUE, 0,
-                                    b->requests * (DRAFTS + 1) * sizeof(int32_t), b->out, 0, NULL,
-                                    NULL));
+        must(clEnqueueReadBuffer(m->queue, m->out, CL_TRUE, 0,
+                                 b->requests * (DRAFTS + 1) * sizeof(int32_t), b->out, 0, NULL,
+                                 NULL));
         for (uint32_t i = 0; i < b->requests; i++) {
             const int32_t *out = &b->out[i * (DRAFTS + 1)];
             slot_state *s = &b->states[b->slots[i]];
@@ -419,18 +369,13 @@ int main(int argc, char **argv)
     const uint32_t n = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 10000;
     uint32_t parsed = 0, same = 0;
     machine m;
-    cl_device_id device = first_usable_device();
-    if (device == NULL) {
-        fprintf(stderr, "no usable OpenCL device\n");
-        return 77;
-    }
     batch *b = malloc(sizeof *b);
     char(*texts)[TEXT] = calloc(n + 1, TEXT), (*again)[TEXT] = calloc(n + 1, TEXT);
     if (b == NULL || texts == NULL || again == NULL) {
         fprintf(stderr, "out of memory\n");
         return 1;
     }
-    open_machine(&m, device);
+    open_machine(&m);
 
     run_ahead(&m, b, n, texts);
     for (uint32_t i = 0; i < n; i++) {

@@ -15,5 +15,5 @@ examples_llamacpp_check_adapter_SOURCES = \
 	examples/llamacpp/check_adapter.c examples/llamacpp/clsample-llama.c examples/llamacpp/stub/llama.c
 examples_llamacpp_check_adapter_CPPFLAGS = -I$(srcdir)/examples/llamacpp/stub $(AM_CPPFLAGS)
 examples_llamacpp_check_adapter_LDADD = libclsample.la $(OPENCL_LIBS) -lm
-EXTRA_DIST += examples/demo.sh examples/data examples/litert-lm/exports.map examples/llamacpp/stub/llama.h examples/llama/model.cl \
+EXTRA_DIST += examples/demo.sh examples/data examples/opencl.h examples/litert-lm/exports.map examples/llamacpp/stub/llama.h examples/llama/model.cl \
 	$(srcdir)/examples/*/*.[ch] $(srcdir)/examples/*/*.py $(srcdir)/examples/*/README.md $(srcdir)/examples/*/Makefile

@@ -7,49 +7,13 @@
  *
  *     cc rows.c $(pkg-config --cflags --libs clsample) && ./a.out
  */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <clsample.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "opencl.h"
 #include <string.h>
 #include <time.h>
 
 #define ROWS 16
 #define VOCAB 32000
 #define STEPS 40
-
-static void must(cls_status status)
-{
-    if (status == CLS_OK)
-        return;
-    fprintf(stderr, "%s: %s\n", cls_status_name(status), cls_error_message());
-    exit(1);
-}
-
-static void must_cl(cl_int code, const char *call)
-{
-    if (code == CL_SUCCESS)
-        return;
-    fprintf(stderr, "%s: OpenCL's error %d\n", call, (int)code);
-    exit(1);
-}
-
-static cl_device_id first_usable_device(void)
-{
-    cl_platform_id platforms[16];
-    cl_uint n = 0;
-    cls_device_info info;
-    cls_device_info_init(&info);
-    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
-        return NULL;
-    for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have no device */
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
-            cls_device_query(device, NULL, &info) == CLS_OK)
-            return device;
-    }
-    return NULL;
-}
 
 static double microseconds(void)
 {
@@ -68,11 +32,10 @@ static void write_logits(cl_command_queue queue, cl_mem buffer, int step)
     float *logits =
         (float *)clEnqueueMapBuffer(queue, buffer, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0,
                                     sizeof(float) * ROWS * VOCAB, 0, NULL, NULL, &code);
-    must_cl(code, "clEnqueueMapBuffer");
+    must(code);
     for (uint32_t i = 0; i < ROWS * VOCAB; i++)
         logits[i] = (float)((i * 7919 + (uint32_t)step * 104729) % 10007) * 1e-3f;
-    must_cl(clEnqueueUnmapMemObject(queue, buffer, logits, 0, NULL, NULL),
-            "clEnqueueUnmapMemObject");
+    must(clEnqueueUnmapMemObject(queue, buffer, logits, 0, NULL, NULL));
 }
 
 /* Each row has a slot of its own for its parameters. Tokens do not enter it. */
@@ -86,15 +49,6 @@ static cls_params params_of(uint32_t row, uint64_t seed)
     return params;
 }
 
-static cls_buffer host_memory(void *data, size_t size)
-{
-    cls_buffer buffer = {0};
-    buffer.pointer = data;
-    buffer.size = size;
-    buffer.kind = CLS_BUFFER_HOST;
-    return buffer;
-}
-
 int main(void)
 {
     /* A buffer of the host's memory begins at a multiple of 128 bytes, as OpenCL's compilers may
@@ -105,30 +59,21 @@ int main(void)
     double in_call = 1e9, in_all = 1e9; /* of the fastest step */
     cl_int code;
 
-    cl_device_id device = first_usable_device();
-    if (device == NULL) {
-        fprintf(stderr, "no usable OpenCL device\n");
-        return 77;
-    }
-    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
-    must_cl(code, "clCreateContext");
-    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
-    must_cl(code, "clCreateCommandQueue");
-    cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR,
+    opencl device = opencl_open();
+    cl_command_queue queue = device.queue;
+    cl_mem in = clCreateBuffer(device.context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR,
                                sizeof(float) * ROWS * VOCAB, logits, &code);
-    must_cl(code, "clCreateBuffer");
-    cl_mem out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof tokens, NULL, &code);
-    must_cl(code, "clCreateBuffer");
+    must(code);
+    cl_mem out = opencl_buffer(&device, sizeof tokens);
 
-    cls_context *cls, *host;
+    cls_context *host;
     cls_sampler *sampler, *reference;
-    must(cls_context_create(context, device, NULL, &cls));
     must(cls_context_create_host(NULL, &host));
     cls_sampler_options options;
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.max_rows = ROWS;
-    must(cls_sampler_create(cls, &options, &sampler));
+    must(cls_sampler_create(device.cls, &options, &sampler));
     must(cls_sampler_create(host, &options, &reference));
 
     cls_step step;
@@ -154,8 +99,7 @@ int main(void)
         }
         must(cls_sample(sampler, queue, &step, 0, NULL, NULL));
         in_call = least(in_call, microseconds() - start);
-        must_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL),
-                "clEnqueueReadBuffer");
+        must(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL));
         in_all = least(in_all, microseconds() - start);
         must(cls_sample(reference, NULL, &on_host, 0, NULL, NULL));
         if (memcmp(tokens, tokens_of_host, sizeof tokens) != 0) {
@@ -172,10 +116,8 @@ int main(void)
     cls_sampler_destroy(reference);
     cls_sampler_destroy(sampler);
     cls_context_destroy(host);
-    cls_context_destroy(cls);
     clReleaseMemObject(out);
     clReleaseMemObject(in);
-    clReleaseCommandQueue(queue);
-    clReleaseContext(context);
+    opencl_close(&device);
     return 0;
 }

@@ -14,10 +14,7 @@
  *
  *     cc server.c $(pkg-config --cflags --libs clsample) && ./a.out
  */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <clsample.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "opencl.h"
 #include <string.h>
 
 enum { VOCAB = 512, STOP = 2, END_OF_THINKING = 3 };
@@ -127,15 +124,6 @@ static uint32_t make_requests(request *requests)
 
 /* ------------------------------------------------------------------- the server */
 
-static void must(int code) /* of clsample or of OpenCL */
-{
-    if (code == 0)
-        return;
-    fprintf(stderr, "error %d: %s\n", code,
-            code <= CLS_BAD_ARGUMENT ? cls_error_message() : "an OpenCL call");
-    exit(1);
-}
-
 typedef struct step {
     uint32_t n;                      /* rows; 0: there is nothing to wait for */
     request *requests[SLOTS];        /* of the rows */
@@ -145,8 +133,8 @@ typedef struct step {
 } step;
 
 typedef struct server {
-    cl_context context;
-    cl_command_queue queue; /* in order, so no command needs an event */
+    opencl device;
+    cl_command_queue queue; /* its queue */
     cl_kernel forward;
     cl_mem rows, cache, latest, logits, out;
     cls_sampler *sampler;
@@ -159,22 +147,15 @@ typedef struct server {
 
 static cl_mem buffer(const server *s, size_t words)
 {
-    cl_int code;
-    const cl_mem made =
-        clCreateBuffer(s->context, CL_MEM_READ_WRITE, words * sizeof(int32_t), NULL, &code);
-    must(code);
-    return made;
+    return opencl_buffer(&s->device, words * sizeof(int32_t));
 }
 
-static void server_open(server *s, cl_device_id device)
+static void server_open(server *s)
 {
-    cls_context *context;
     cls_sampler_options options;
-    s->context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
-    s->queue = clCreateCommandQueue(s->context, device, 0, NULL);
-    const cl_program program = clCreateProgramWithSource(s->context, 1, &model, NULL, NULL);
-    /* This fails, too, if one of the calls before has failed. */
-    must(clBuildProgram(program, 1, &device, NULL, NULL, NULL));
+    s->device = opencl_open();
+    s->queue = s->device.queue;
+    const cl_program program = opencl_program(&s->device, model);
     s->forward = clCreateKernel(program, "forward", NULL);
     clReleaseProgram(program);
     const cl_mem args[] = {s->rows = buffer(s, SLOTS * ROW_WORDS), s->cache = buffer(s, SLOTS),
@@ -182,7 +163,6 @@ static void server_open(server *s, cl_device_id device)
     for (cl_uint i = 0; i < 4; i++)
         must(clSetKernelArg(s->forward, i, sizeof args[i], &args[i]));
     s->out = buffer(s, 2 * SLOTS); /* tokens, then statuses, for one readback */
-    must(cls_context_create(s->context, device, NULL, &context));
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.max_rows = SLOTS;
@@ -191,10 +171,9 @@ static void server_open(server *s, cl_device_id device)
      * and thinking. */
     options.features =
         CLS_FEATURE_SHORTLIST | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
-    must(cls_sampler_create(context, &options, &s->sampler));
+    must(cls_sampler_create(s->device.cls, &options, &s->sampler));
     /* Two entries: two steps are in flight. */
-    must(cls_readback_create(context, 2 * SLOTS * sizeof(int32_t), 2, &s->readback));
-    cls_context_destroy(context); /* sampler and readback keep a reference */
+    must(cls_readback_create(s->device.cls, 2 * SLOTS * sizeof(int32_t), 2, &s->readback));
 }
 
 static void server_close(server *s)
@@ -205,8 +184,7 @@ static void server_close(server *s)
     clReleaseKernel(s->forward);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         clReleaseMemObject(buffers[i]);
-    clReleaseCommandQueue(s->queue);
-    clReleaseContext(s->context);
+    opencl_close(&s->device);
 }
 
 static void take_slot(server *s, request *r)
@@ -377,35 +355,13 @@ static void serve(server *s, request *requests, uint32_t n, uint32_t slots)
 
 /* --------------------------------------------------------------------- the check */
 
-static cl_device_id first_usable_device(void)
-{
-    cl_platform_id platforms[16];
-    cl_uint n = 0;
-    cls_device_info info;
-    cls_device_info_init(&info);
-    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
-        return NULL;
-    for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have no device */
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
-            cls_device_query(device, NULL, &info) == CLS_OK)
-            return device;
-    }
-    return NULL;
-}
-
 int main(void)
 {
     static request together[MAX_REQUESTS], alone[MAX_REQUESTS];
     static server s;
     const uint32_t n = make_requests(together);
     uint32_t tokens = 0, different = 0;
-    const cl_device_id device = first_usable_device();
-    if (device == NULL) {
-        fprintf(stderr, "no usable OpenCL device\n");
-        return 77;
-    }
-    server_open(&s, device);
+    server_open(&s);
     serve(&s, together, n, SLOTS);
     const uint32_t steps = s.n_steps, rows = s.n_rows;
     make_requests(alone);

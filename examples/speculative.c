@@ -16,10 +16,7 @@
  *
  *     cc speculative.c $(pkg-config --cflags --libs clsample) && ./a.out
  */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <clsample.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "opencl.h"
 #include <string.h>
 
 enum { VOCAB = 512, STOP = 2, REQUESTS = 4, DRAFTS = 4, WIDTH = DRAFTS + 1, MOST_AHEAD = 4 };
@@ -54,23 +51,14 @@ static const char *model =
     "    position[get_global_id(0)] += emitted[get_global_id(0)];\n"
     "}\n";
 
-static void must(int code) /* of clsample or of OpenCL */
-{
-    if (code == 0)
-        return;
-    fprintf(stderr, "error %d: %s\n", code,
-            code <= CLS_BAD_ARGUMENT ? cls_error_message() : "an OpenCL call");
-    exit(1);
-}
-
 /* What the host gets of a round, in one buffer. */
 typedef struct result {
     int32_t tokens[REQUESTS][WIDTH], status[REQUESTS];
 } result;
 
 typedef struct loop {
-    cl_context context;
-    cl_command_queue queue; /* in order, so no command needs an event */
+    opencl device;
+    cl_command_queue queue; /* its queue */
     cl_kernel forward, advance;
     cl_mem cache[MODELS], logits[MODELS], latest, ids, probs, position, results, emitted, drafted,
         counters;
@@ -86,27 +74,19 @@ typedef struct loop {
 
 static cl_mem buffer(const loop *l, size_t words)
 {
-    cl_int code;
-    const cl_mem made =
-        clCreateBuffer(l->context, CL_MEM_READ_WRITE, words * sizeof(int32_t), NULL, &code);
-    must(code);
-    return made;
+    return opencl_buffer(&l->device, words * sizeof(int32_t));
 }
 
-static void loop_open(loop *l, cl_device_id device)
+static void loop_open(loop *l)
 {
-    cls_context *context;
     cls_sampler_options options;
     memset(l, 0, sizeof *l);
-    l->context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
-    l->queue = clCreateCommandQueue(l->context, device, 0, NULL);
-    const cl_program program = clCreateProgramWithSource(l->context, 1, &model, NULL, NULL);
-    /* This fails, too, if one of the calls before has failed. */
-    must(clBuildProgram(program, 1, &device, NULL, NULL, NULL));
+    l->device = opencl_open();
+    l->queue = l->device.queue;
+    const cl_program program = opencl_program(&l->device, model);
     l->forward = clCreateKernel(program, "forward", NULL);
     l->advance = clCreateKernel(program, "advance", NULL);
     clReleaseProgram(program);
-    must(cls_context_create(l->context, device, NULL, &context));
     for (int m = 0; m < MODELS; m++) {
         cls_sampler_options_init(&options);
         options.vocab = VOCAB;
@@ -117,12 +97,11 @@ static void loop_open(loop *l, cl_device_id device)
         options.features |= m == TARGET
                                 ? CLS_FEATURE_VERIFY
                                 : CLS_FEATURE_PROBS | CLS_FEATURE_ACCEPT | CLS_FEATURE_STATE;
-        must(cls_sampler_create(context, &options, &l->sampler[m]));
+        must(cls_sampler_create(l->device.cls, &options, &l->sampler[m]));
         l->cache[m] = buffer(l, REQUESTS * TEXT);
         l->logits[m] = buffer(l, (size_t)options.max_rows * VOCAB);
     }
-    must(cls_readback_create(context, sizeof(result), MOST_AHEAD, &l->readback));
-    cls_context_destroy(context); /* samplers and readback keep a reference */
+    must(cls_readback_create(l->device.cls, sizeof(result), MOST_AHEAD, &l->readback));
     l->latest = buffer(l, REQUESTS);
     l->position = buffer(l, REQUESTS);
     l->ids = buffer(l, DRAFTS * REQUESTS);
@@ -145,8 +124,7 @@ static void loop_close(loop *l)
     clReleaseKernel(l->advance);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         clReleaseMemObject(buffers[i]);
-    clReleaseCommandQueue(l->queue);
-    clReleaseContext(l->context);
+    opencl_close(&l->device);
 }
 
 /* Runs a model over `count` rows of each request, from row `first` on. */
@@ -361,23 +339,6 @@ static uint32_t run_without_drafts(loop *l)
 
 /* ------------------------------------------------------------------------- main */
 
-static cl_device_id first_usable_device(void)
-{
-    cl_platform_id platforms[16];
-    cl_uint n = 0;
-    cls_device_info info;
-    cls_device_info_init(&info);
-    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
-        return NULL;
-    for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have no device */
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
-            cls_device_query(device, NULL, &info) == CLS_OK)
-            return device;
-    }
-    return NULL;
-}
-
 /* Runs with drafts and prints how it went. */
 static void show(loop *l, const char *name, int method, uint32_t ahead)
 {
@@ -409,12 +370,7 @@ int main(void)
 {
     static loop l, before;
     int different = 0;
-    const cl_device_id device = first_usable_device();
-    if (device == NULL) {
-        fprintf(stderr, "no usable OpenCL device\n");
-        return 77;
-    }
-    loop_open(&l, device);
+    loop_open(&l);
     show(&l, "match", CLS_VERIFY_MATCH, MOST_AHEAD);
     before = l;
     show(&l, "match", CLS_VERIFY_MATCH, 1);

@@ -57,8 +57,8 @@
  *
  * The statuses of a step are those of cls_shard_sample(), cls_shard_partial() and
  * cls_shard_merge(), of this rank or of another, and CLS_MPI_ERROR if MPI itself failed.
- * cls_error_opencl() is CL_SUCCESS then, and the sentence names OpenCL's error. What becomes of the
- * others when a rank's process ends is MPI's business: usually it ends them, too.
+ * cls_error_opencl() is CL_SUCCESS then, and the sentence names OpenCL's error. When a rank's
+ * process ends, MPI decides what happens to the others: usually it ends them, too.
  *
  * Threads. MPI must be initialized before cls_mpi_create(), and finalized after cls_mpi_destroy().
  * A cls_mpi is used by one thread at a time, as its sampler is. MPI_THREAD_SINGLE is enough for a
@@ -103,9 +103,9 @@ typedef struct cls_mpi_options {
                                 NULL (default): those of cls_shard_create(). Copied */
 } cls_mpi_options;
 
-/* Makes a sampler, whose vocabulary is the whole one, the shard of this rank: shard_count is the
- * size of `comm`, and shard is the rank in it. Collective. The sampler must outlive the result,
- * and must have no shard yet. `comm` is duplicated and remains the caller's; it is not an
+/* Makes a sampler of the whole vocabulary the shard of this rank: shard_count is the size of
+ * `comm`, and shard is the rank in it. Collective. The sampler must outlive the result, and must
+ * have no shard yet. `comm` is duplicated and remains the caller's. It must not be an
  * inter-communicator. options may be NULL.
  *
  * CLS_OK, on all ranks, or none: the status and the sentence are those of the first rank that

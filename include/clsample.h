@@ -86,16 +86,16 @@
  * returns. Strings that the library returns belong to it.
  *
  * Growth. A struct that is passed to a call, or that a call fills, begins with struct_size; call
- * cls_NAME_init(&object) before its first use. Later versions add fields only at its end, and 0 is
- * then their default, so that a program compiled against an older header runs with a newer library.
- * An older library refuses a field that it does not know if the field is not 0, except in structs
- * that it fills. Structs without struct_size are parts of others; their size never changes, and
- * their reserved fields, which must be 0, are room for what comes.
+ * cls_NAME_init(&object) before its first use. Later versions add fields only at its end, with 0 as
+ * their default. A program that was compiled against an older header therefore runs with a newer
+ * library. An older library refuses a field that it does not know if the field is not 0, except in
+ * structs that it fills. Structs without struct_size are parts of others, and their size never
+ * changes. Later versions give their reserved fields a meaning; until then these must be 0.
  *
  * Promises, from version 1.0 on and for all versions 1.x. A program that compiles with a version
  * compiles with later ones, and one that was linked with it runs with them: the soname stays. The
  * same logits, parameters, random numbers and history give the same tokens, statuses and kept sets,
- * bit for bit, on every device and in every version. Slots that 0.3 to 1.x saved can be loaded by
+ * bit for bit, on every device and in every version. Slots that 0.11 to 1.x saved can be loaded by
  * every later version. No promise is made on the number of launches, on speed, on the words of
  * messages, and on outputs whose comment says that their last bit may differ. Compiled programs
  * belong to one version, and shards exchange partials with shards of the same version only.

@@ -19,7 +19,7 @@ library_sources = \
 	lib/reference/stages/p_less.c lib/reference/stages/temperature.c lib/reference/stages/top_a.c \
 	lib/reference/stages/top_k.c lib/reference/stages/top_n_sigma.c lib/reference/stages/top_p.c \
 	lib/reference/stages/typical_p.c lib/reference/stages/xtc.c lib/reference/chain.c lib/reference/sample.c \
-	lib/reference/draw.c lib/reference/outputs.c lib/reference/verify.c lib/reference/lookup.c \
+	lib/reference/draw.c lib/reference/watermark.c lib/reference/outputs.c lib/reference/verify.c lib/reference/lookup.c \
 	lib/sampler/enter.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
 	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \

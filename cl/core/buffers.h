@@ -82,6 +82,7 @@
 #define CLS_REPORT_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \
     B(const i32, maps) B(f32, row_scratch) B(u64, pass) CLS_REPORT_OUTPUTS(B)
+#define CLS_WATERMARK_BUFFERS(B) CLS_MAPPED_BUFFERS(B) B(f32, row_scratch) B(u64, pass)
 #define CLS_FORCE_BUFFERS(B) \
     CLS_REQUEST_BUFFERS(B) CLS_MASK_BUFFERS(B) B(cls_row, rows) CLS_RESULT_BUFFERS(B)
 #define CLS_KEPT_BUFFERS(B) \

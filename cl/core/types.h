@@ -73,6 +73,9 @@ enum {
     CLS_STAGES = 13,
     CLS_MAX_STAGES = 16,
 };
+/* A larger top-k of a request with CLS_SLOT_SEARCH goes to the search where groups of rows have one
+ * item, although the list could hold its tokens: 16 rows with top-k 1,000 take .48 ms, not 1.12. */
+#define CLS_LISTED_TOP_K 700
 #define CLS_MIROSTAT_RANKS 100 /* tokens from which Mirostat 1 estimates the slope */
 
 /* What a slot's parameters require of the kernels: the bits of cls_slot.flags. */
@@ -122,17 +125,33 @@ typedef struct cls_slot_adaptive {
     u32 top_p;       /* top-p after decay, * 2^32 */
 } cls_slot_adaptive;
 
-/* A request, resident on the device. The fields before `position` are written by the host, also
- * when parameters change; the device updates the others. */
+/* A request, resident on the device. The fields from `flags` to `grammar_begin` are written by the
+ * host, also when parameters change; the device updates the others. The first 128 bytes have what
+ * every row needs: GPUs read memory by lines of that size, at which each slot begins. */
 typedef struct cls_slot {
+    u32 position;
+    u32 outputs; /* output tokens so far */
+    u32 length;  /* tokens that entered the history, less those rolled back */
+    u32 longest; /* the largest `length` ever: entries older than `longest` less the ring's size are
+                    lost */
+    u32 stopped;
+    u32 thinking; /* the thinking budget: 0 outside the thinking, else 1 plus the number of tokens
+                     that count; see thinking_after() in cl/row/text.cl */
+    u32 grammar_state;    /* before the next token */
+    u32 forced, n_forced; /* ids that cls_slot_force() set, at this offset of the whole buffer of
+                             lists: */
+    u32 forced_from;      /* the output tokens from this number on are these ids */
+    cls_slot_adaptive adaptive; /* before the next token */
+    i32 pending; /* the token that a deferred step drew and that `next_adaptive` is for; -1: none */
     u32 flags;
-    u32 chain[CLS_MAX_STAGES /
-              4];    /* the stages that are on, in order, a byte each, then CLS_STAGE_END */
-    f32 scale;       /* log2(e) / temperature: the scale of the final weights */
-    f32 total_scale; /* the scale at which the mass of the whole row is taken */
+    u32 chain[CLS_MAX_STAGES / 4]; /* the stages that are on, in order, a byte each, then
+                                      CLS_STAGE_END */
+    f32 scale;                     /* log2(e) / temperature: the scale of the final weights */
+    f32 total_scale;               /* the scale at which the mass of the whole row is taken */
     i32 top_k;
     u32 top_p; /* p * 2^32 */
     f32 min_p; /* -log2(min_p): the greatest depth that is kept */
+    u32 min_keep;
     u32 seed[2];
     u32 stream[2];
     f32 repetition, reciprocal; /* r and 1 / r */
@@ -152,7 +171,6 @@ typedef struct cls_slot {
     u32 xtc;          /* the probability * 2^31 */
     u32 xtc_depth;    /* -log2(threshold) * 2^20 */
     u32 top_a;        /* -log2(a) * 2^20 */
-    u32 min_keep;
     u32 decay, top_p_min;              /* top-p decay, both * 2^32 */
     i32 reset_id;                      /* the token that restores top-p; -1: none */
     u32 tau, eta;                      /* Mirostat: * 2^20, * 2^24 */
@@ -180,24 +198,13 @@ typedef struct cls_slot {
     u16 loop_min, loop_max; /* a loop repeats loop_min to loop_max tokens */
     u16 dry_allowed, dry_window;
     u16 ngram, ngram_window;
+    u32 watermark, watermark_key[2]; /* the ids of a context; 0: the text is not marked */
     u32 grammar;       /* the offset of its words (core/grammar.h) in the whole buffer of lists */
     u32 grammar_begin; /* the state of a grammar in which a turn begins */
-    u32 position;
-    u32 outputs; /* output tokens so far */
-    u32 length;  /* tokens that entered the history, less those rolled back */
-    u32 longest; /* the largest `length` ever: entries older than `longest` less the ring's size are
-                    lost */
-    u32 stopped;
-    u32 thinking; /* the thinking budget: 0 outside the thinking, else 1 plus the number of tokens
-                     that count; see thinking_after() in cl/row/text.cl */
-    u32 grammar_state;    /* before the next token */
-    u32 forced, n_forced; /* ids that cls_slot_force() set, at this offset of the whole buffer of
-                             lists: */
-    u32 forced_from;      /* the output tokens from this number on are these ids */
-    cls_slot_adaptive adaptive; /* before the next token */
-    i32 pending; /* the token that a deferred step drew and that `next_adaptive` is for; -1: none */
     cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */
+    u32 reserved[6];
 } cls_slot;
+typedef char cls_slot_size[sizeof(cls_slot) % 128 == 0 ? 1 : -1];
 
 /* ------------------------------------------------------- a slot's resident state
  *

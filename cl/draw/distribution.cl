@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* distribution: describes the final distribution, from which a row's token was drawn, for the
  * kernels that write outputs: whether it contains a token, and with which mass and probability. */
-#include "core/samplers.h"
 #include "draw/draw.cl"
+#include "row/terms.cl"
 
 /* What is reported on: the raw row, or the final distribution. */
 typedef struct report {
@@ -67,6 +67,24 @@ static inline f32 report_kept(const report *t, u32 id, f32 x)
     return t->r.truncated ? truncate_one(&t->r, id, x) : x;
 }
 
+/* Does this for the vector at i. */
+static inline FV report_kept_v(const report *t, u32 i, FV x)
+{
+    u32 bits = 0;
+    if (!t->listed)
+        return t->r.truncated ? truncate_v(&t->r, i, x) : x;
+    SHORT_LOOP
+    for (u32 at = list_from(t->ids, t->n_ids, i); at < t->n_ids && t->ids[at] < i + VEC; at++)
+        bits |= 1u << (t->ids[at] - i);
+    return lane_signs(bits) < 0 ? x : (FV)(CLS_MASKED);
+}
+
+/* Returns a key that all tokens of the set reach. */
+static inline i32 report_lowest(const report *t)
+{
+    return t->listed || t->set.key == CLS_KEY_NONE ? CLS_KEY_NONE + 1 : t->set.key;
+}
+
 static inline cls_unit report_unit(const report *t, u32 id)
 {
     return tile_unit(t->r.key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
@@ -104,15 +122,35 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
 
 /* ------------------------------------------------------------ every token of the row */
 
-/* Returns a token's term of the sum behind the entropy: its mass times its depth. With adaptive p
- * the depth is relative to the greatest possible weight. */
-static inline u64 report_term(const report *t, f32 z, u64 mass)
+/* The weights of a tile's tokens z, which are -inf where the set lacks them, or their weights by
+ * adaptive p; and from these report_mass() and report_probability(). */
+static inline UV report_weights(const report *t, FV z, const cls_unit *unit)
+{
+    const UV w = weight_v(z, unit->max, t->scale, unit->fraction);
+    if (!t->set.adapted)
+        return w;
+    return z > CLS_MASKED ? adapted_weights(&t->set, w, unit->shift) : (UV)(0u);
+}
+static inline LV report_masses(const report *t, UV w, const cls_unit *unit)
+{
+    return t->set.adapted ? TO_LV(w) : row_units_v(w, unit->shift);
+}
+static inline FV report_probabilities(const report *t, FV z, UV w, const cls_unit *unit)
+{
+    const LV mass = report_masses(t, w, unit);
+    const f32 all = u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
+    const FV p = (UV_TO_FV(LV_TO_UV(mass >> 32)) * 4294967296.0f + UV_TO_FV(LV_TO_UV(mass))) / all;
+    return z > CLS_MASKED ? (t->greedy ? (FV)(1.0f) : p) : (FV)(0.0f);
+}
+
+/* Sums up these tokens' terms of what the entropy comes from: mass times depth. With adaptive p the
+ * depth is relative to the greatest possible weight. */
+static inline u64 report_terms(const report *t, FV z, UV w, const cls_unit *unit)
 {
     if (!t->set.adapted)
-        return depth_term(mass, depth_q20(z, float_of_key(t->set.top_key), t->scale));
-    if (mass == 0)
-        return mass;
-    return depth_term(mass << 13, (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
+        return LSUM(depth_term_v(z, w, float_of_key(t->set.top_key), t->scale, unit->shift));
+    const IV depth = (IV)(30 << 24) - log2_v(max(w, (UV)(1u)));
+    return LSUM((TO_LV(w) << 13) * TO_LV(AS_UV(max(depth, 0)) >> 4) >> 24);
 }
 /* Returns the entropy in nats, from the sum of these terms. */
 static inline f32 report_entropy(const report *t, u64 terms)

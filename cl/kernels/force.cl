@@ -17,34 +17,25 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
               drew = !rows[row].no_token;
     const i32 own = rows[row].token, slot_index = skipped ? -1 : mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
-    __global const u32 *const own_lists = lists_of(&s, slot);
     const slot_state kept = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
     cls_slot_adaptive next = {0, 0u, 0u, 0u}; /* the adaptive state after the token */
     i32 token = own, due = -1;
-    u32 length = 0, flags = 0;
     int emits = drew, forced = 0;
-    if (slot_index >= 0) { /* another row may be writing what is not this row's */
-        due = forced_id(slot, lists, own_lists, slot->outputs, slot->thinking);
-        length = slot->length;
-        flags = slot->flags;
+    /* Another row may be writing what is not this row's. */
+    text t = text_of(slot, kept.ring, kept.n_ring, slot_index >= 0);
+    if (slot_index >= 0) {
+        due = text_due(slot, lists, &t);
         next = slot->adaptive;
     }
     if (due >= 0) {
-        forced = emits = mask_allows(&s, row, (u32)due) &&
-                         grammar_allows(slot, lists, slot->grammar_state, slot->thinking, (u32)due);
+        forced = emits = mask_allows(&s, row, (u32)due) && text_allows(slot, lists, &t, (u32)due);
         status = (status & (CLS_ROW_NAN | CLS_ROW_INF)) | (forced ? CLS_ROW_FORCED : CLS_ROW_EMPTY);
         token = forced ? due : args->invalid_token;
     }
     if (drew && token == own)
         next = adaptive_once(slot, &rows[row].next);
-    if (emits)
-        status |= ends_request(slot, own_lists, (u32)token, slot->outputs + 1) |
-                  grammar_status(grammar_after(slot, lists, slot->grammar_state, slot->thinking,
-                                               (u32)token, slot->outputs + 1));
-    const text t = text_in(kept.ring, kept.n_ring, length);
-    if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
-        status |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
-    const int keeps = drew && emits && first_of_slot(&s, flags, row, slot_index);
+    status |= text_follow(slot, lists, &t, (u32)token, emits, scratch);
+    const int keeps = drew && emits && first_of_slot(&s, slot->flags, row, slot_index);
     BARRIER(); /* every item has read the record */
     if (LOCAL_ID == 0) {
         if (keeps) {
@@ -64,5 +55,6 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         if (emits && (has & CLS_HAS_LATEST))
             AT_OFFSET(&s, latest)[valid_slot(slot_index)] = token;
     }
-    state_accept(slot, &kept, own_lists, (u32)token, emits && !(has & CLS_DEFER), &next, scratch);
+    state_accept(slot, &kept, lists_of(&s, slot), (u32)token, emits && !(has & CLS_DEFER), &next,
+                 scratch);
 }

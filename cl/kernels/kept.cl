@@ -5,55 +5,7 @@
  * GPU idle where rows are few, and its loops would have no bound (doc/kernels.md, rule 5). With
  * offsets a launch of one group in between finds a place for each row's set. */
 #include "draw/distribution.cl"
-
-/* Returns the tokens of the set in the vector at i, a bit each. */
-static inline u32 kept_lanes(const row_logits *r, u32 i, int kind)
-{
-    return lane_bits(load_v(r, i, kind) > CLS_MASKED);
-}
-
-/* Writes the ids of the true lanes of the vector at i from index `to` on, as far as indices are
- * below `capacity`. */
-static inline void kept_ids(__global i32 *ids, u32 i, u32 hits, u32 to, u32 capacity)
-{
-    SHORT_LOOP
-    for (; hits != 0 && to < capacity; hits &= hits - 1)
-        ids[to++] = (i32)(i + lowest_bit(hits));
-}
-
-/* Does this with the set's tokens in tiles first to last - 1, from index `at` on. Returns the index
- * behind the last of these tokens. By the whole group. `least`: a key that all tokens of the set
- * reach. */
-static inline u32 kept_tokens(const row_logits *r, u32 first, u32 last, i32 least, u32 at,
-                              u32 capacity, __global i32 *ids, __local u64 *scratch)
-{
-#if WGS == 1
-    for (u32 m = first * CLS_MAX_TILES_PER_TILE; m < last * CLS_MAX_TILES_PER_TILE; m++) {
-        if (r->key[m] < least)
-            continue;
-        const int kind = max_tile_kind(r, m);
-        for (u32 i = m * CLS_MAX_TILE; i < (m + 1) * CLS_MAX_TILE; i += VEC) {
-            const u32 hits = kept_lanes(r, i, kind);
-            kept_ids(ids, i, hits, at, capacity);
-            at += popcount(hits);
-        }
-    }
-#else /* neighbouring items read neighbouring vectors */
-    for (u32 tile = first; tile < last; tile++) {
-        if (tile_max_key(r->key, tile) < least) /* the same for the whole group */
-            continue;
-        for (u32 base = 0; base < TILE_VECTORS; base += WGS) {
-            const u32 i = tile * CLS_TILE + (base + LOCAL_ID) * VEC, m = i / CLS_MAX_TILE;
-            u32 hits = 0, n;
-            if (base + LOCAL_ID < TILE_VECTORS && r->key[m] >= least)
-                hits = kept_lanes(r, i, max_tile_kind(r, m));
-            kept_ids(ids, i, hits, at + wg_scan_u32(popcount(hits), scratch, &n), capacity);
-            at += n;
-        }
-    }
-#endif
-    return at;
-}
+#include "row/gather.cl"
 
 /* Writes -1 to ids first to last - 1, except to those before index `count`. */
 static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
@@ -145,13 +97,15 @@ ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
 
 /* The first launch leaves the counts of the groups in `tile_sums`. The last one writes ids, counts,
  * and the status of a row whose set exceeds the capacity. Launch: as the survey. */
-ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, __local u64 *scratch)
+ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting,
+                         __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
-    const u32 wants = args->wants, place = output_index(s, row);
-    const i32 slot_index = row_slot(s, row);
+    const int behind = is_behind(s, of_all);
+    const u32 wants = args->wants, row = behind ? 0u : of_all, place = output_index(s, of_all);
+    const i32 slot_index = behind ? -1 : row_slot(s, row);
     __global u64 *const group_count = tile_sums_of(s, row);
     __global i32 *ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS);
     u32 capacity = args->set_capacity;
@@ -190,8 +144,8 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, _
     const int writes = !counting && (wants & CLS_WANTS(CLS_OUT_SET_IDS));
     /* The same for the whole group. */
     if (has_set && !listed && (counting || (writes && at < capacity)))
-        at = kept_tokens(&r, first, last, set.key > CLS_KEY_NONE ? set.key : CLS_KEY_NONE + 1, at,
-                         counting ? 0u : capacity, ids, scratch);
+        at = gather(&r, first, last, max(set.key, CLS_KEY_NONE + 1), 0, at,
+                    counting ? 0u : capacity, ids, scratch);
     if (LOCAL_ID == 0 && counting && has_set)
         group_count[group] = at;
     for (u32 i = LOCAL_ID; writes && listed && group == 0 && i < min(total, capacity); i += WGS)
@@ -209,27 +163,13 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, _
     }
 }
 
-/* Writes an empty set where a verification has no token, at one place. */
-static inline void kept_nothing(const step_args *s, u32 place)
-{
-    const u32 wants = s->args->wants,
-              capacity = wants & CLS_WANTS(CLS_OUT_SET_OFFSETS) ? 0u : s->args->set_capacity;
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_SET_COUNTS)))
-        OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = 0;
-    for (u32 i = LOCAL_ID; i < capacity && (wants & CLS_WANTS(CLS_OUT_SET_IDS)); i += WGS)
-        OUTPUT(s, set_ids, CLS_OUT_SET_IDS)[(size_t)place * capacity + i] = -1;
-}
-
 /* launch: CLS_KEPT_COUNT, CLS_KEPT_PLACE or CLS_KEPT_WRITE. */
 KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 launch)
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_KEPT_BUFFERS);
-    const u32 row = GROUP_OF_ALL;
     if (launch == CLS_KEPT_PLACE)
         kept_places(&s, scratch);
-    else if (!PLACES || row < args->n_rows)
-        kept_tiles(&s, row, get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
-    else if (launch == CLS_KEPT_WRITE && get_group_id(0) == 0)
-        kept_nothing(&s, place_behind(&s, row));
+    else
+        kept_tiles(&s, GROUP_OF_ALL, get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
 }

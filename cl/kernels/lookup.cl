@@ -16,7 +16,8 @@
 /* Returns the best place in the last n tokens of a text, by the whole group; 0 if there is none. */
 static inline u32 find_place(const text *t, u32 n, u32 most, __local u64 *scratch)
 {
-    const text before = text_in(t->ring, t->n_ring, t->length - 1);
+    text before = *t;
+    before.length--;
     const u32 end = n > 1 ? before.length % t->n_ring : 0u, last = n > 1 ? t->ring[end] : 0u;
     u32 best = 0;
     for (u32 distance = 1 + LOCAL_ID; distance < n && SAME_OF(best) < most; distance += WGS) {
@@ -38,7 +39,7 @@ KERNEL void cls_lookup(STEP_PARAMETERS(CLS_LOOKUP_BUFFERS))
     __global const cls_slot *const slot = slot_of(&s, slot_index);
     const slot_state kept = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
     const int searches = slot_index >= 0 && !slot->stopped;
-    const text t = text_in(kept.ring, kept.n_ring, searches ? slot->length : 0u);
+    const text t = text_of(slot, kept.ring, kept.n_ring, searches);
     const u32 place =
         find_place(&t, min(t.length, CLS_LAYOUT_HISTORY(args->layout)), args->max_n, scratch);
     const u32 distance = DISTANCE_OF(place);

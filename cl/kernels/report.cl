@@ -17,12 +17,6 @@ static inline u64 report_total(const row_logits *r, __global const u64 *row_mass
     return wg_mass(total, scratch);
 }
 
-/* Returns a key that all tokens of the set reach. */
-static inline i32 report_lowest(const report *t)
-{
-    return t->set.key > CLS_KEY_NONE ? t->set.key : CLS_KEY_NONE + 1;
-}
-
 /* Puts the first `wanted` tokens of the set, at most LIST, into the list, or all if it has fewer.
  * The list may get more. */
 static inline void report_first(const report *t, i32 max_key, u32 wanted, shortlist *list)
@@ -83,31 +77,25 @@ static inline f32 report_token(const report *t, const row_logits *r, i32 id, int
     return z;
 }
 
+/* Writes an element of an output, if the step wants it. */
+#define REPORT(name, NAME, at, value) \
+    if (wants & CLS_WANTS(CLS_OUT_##NAME)) \
+        OUTPUT(s, name, CLS_OUT_##NAME)[at] = (value);
+
 /* Reports the log-probability and the rank of the row's token. */
 static inline void report_drawn(const step_args *s, const report *t, const row_logits *r, i32 token,
-                                int no_token, int drawn, u32 row, shortlist *list)
+                                int no_token, int drawn, u32 place, shortlist *list)
 {
     const u32 wants = s->args->wants;
     f32 logprob;
     const f32 z = report_token(t, r, token, no_token, drawn, &logprob);
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
-        OUTPUT(s, logprobs, CLS_OUT_LOGPROBS)[output_index(s, row)] = logprob;
-    if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
-        const u32 count = z > CLS_MASKED ? report_count(t, key_of(z), list) : 0u;
-        if (LOCAL_ID == 0)
-            OUTPUT(s, ranks, CLS_OUT_RANKS)[output_index(s, row)] = (i32)count;
-    }
-}
-
-/* Reports the number of tokens in the set. */
-static inline void report_whole(const step_args *s, const report *t, int no_token, u32 row,
-                                shortlist *list)
-{
-    if (!(s->args->wants & CLS_WANTS(CLS_OUT_KEPT)))
+    u32 rank = 0;
+    if ((wants & CLS_WANTS(CLS_OUT_RANKS)) && z > CLS_MASKED) /* the same for the whole group */
+        rank = report_count(t, key_of(z), list);
+    if (LOCAL_ID != 0)
         return;
-    const u32 count = no_token ? 0u : report_count(t, report_lowest(t), list);
-    if (LOCAL_ID == 0)
-        OUTPUT(s, kept, CLS_OUT_KEPT)[output_index(s, row)] = (i32)count;
+    REPORT(logprobs, LOGPROBS, place, logprob)
+    REPORT(ranks, RANKS, place, (i32)rank)
 }
 
 /* Returns the rank of a key in the list. */
@@ -123,10 +111,10 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
  * list, the keys of the ids are put into the list. The list must have room for twice as many,
  * because the rest is needed for counting them. */
 static inline void report_given(const step_args *s, const report *t, const row_logits *r,
-                                int no_token, u32 row, u32 first, u32 n_ids, shortlist *list)
+                                int no_token, u32 place, u32 first, u32 n_ids, shortlist *list)
 {
     const u32 wants = s->args->wants;
-    const size_t from = (size_t)output_index(s, row) * s->args->given_n + first;
+    const size_t from = (size_t)place * s->args->given_n + first;
     __global const i32 *const ids = OUTPUT(s, given_ids, CLS_OUT_GIVEN_IDS) + from;
     __global f32 *const logprobs = OUTPUT(s, given_logprobs, CLS_OUT_GIVEN_LOGPROBS) + from;
     __global i32 *const ranks = OUTPUT(s, given_ranks, CLS_OUT_GIVEN_RANKS) + from;
@@ -156,66 +144,70 @@ static inline void report_given(const step_args *s, const report *t, const row_l
         ranks[i] = list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
 }
 
-/* Reports the entropy and the kept share of the mass, from the sums that the distribution left. */
-static inline void report_sums(const step_args *s, const report *t, int no_token, u32 row,
-                               __local u64 *scratch)
+/* Reports the number of tokens in the set, and from the sums that the distribution left the entropy
+ * and the kept share of the mass. */
+static inline void report_whole(const step_args *s, const report *t, int no_token, u32 row,
+                                u32 place, shortlist *list)
 {
-    const u32 wants = s->args->wants;
+    const u32 wants = s->args->wants, per_group = s->args->tiles_per_group;
     __global const u64 *const sums = s->pass + (size_t)row * t->r.tiles * CLS_PIVOTS;
-    u64 sum[3];
-    for (u32 i = 0; i < 3; i++) {
-        u64 mine = 0;
-        for (u32 tile = LOCAL_ID; tile < t->r.tiles; tile += WGS)
-            mine += sums[tile * CLS_PIVOTS + i];
-        sum[i] = wg_mass(mine, scratch);
+    u64 sum[3] = {0, 0, 0};
+    u32 count = 0;
+    if ((wants & CLS_WANTS(CLS_OUT_KEPT)) && !no_token) /* the same for the whole group */
+        count = report_count(t, report_lowest(t), list);
+    for (u32 i = 0; i < 3 && (wants & CLS_WANTS_SUMS); i++) {
+        for (u32 g = LOCAL_ID; g * per_group < t->r.tiles; g += WGS)
+            sum[i] += sums[g * CLS_PIVOTS + i];
+        sum[i] = wg_mass(sum[i], list->scratch);
     }
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
-        OUTPUT(s, entropy, CLS_OUT_ENTROPY)
-    [output_index(s, row)] = no_token || t->greedy ? 0.0f : report_entropy(t, sum[2]);
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
-        OUTPUT(s, kept_mass, CLS_OUT_KEPT_MASS)
-    [output_index(s, row)] = no_token    ? 0.0f
-                             : t->greedy ? 1.0f
-                                         : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+    if (LOCAL_ID != 0)
+        return;
+    REPORT(kept, KEPT, place, (i32)count)
+    REPORT(entropy, ENTROPY, place, no_token || t->greedy ? 0.0f : report_entropy(t, sum[2]))
+    REPORT(kept_mass, KEPT_MASS, place,
+           no_token    ? 0.0f
+           : t->greedy ? 1.0f
+                       : u64_to_f32(sum[1]) / u64_to_f32(sum[0]))
 }
 
 /* Reports the most likely tokens and the candidates, from the sorted list. */
-static inline void report_top(const step_args *s, const report *t, const shortlist *list, u32 row)
+static inline void report_top(const step_args *s, const report *t, const shortlist *list, u32 place)
 {
-    const u32 at = output_index(s, row);
     const u32 wants = s->args->wants, top_n = s->args->top_n, candidates_n = s->args->candidates_n;
     for (u32 i = LOCAL_ID; i < max(top_n, candidates_n); i += WGS) {
-        const size_t top = (size_t)at * top_n + i, candidate = (size_t)at * candidates_n + i;
+        const size_t top = (size_t)place * top_n + i, candidate = (size_t)place * candidates_n + i;
         const int exists = i < list->n;
         const i32 from = exists ? list->order[i] : 0, id = exists ? list->id[from] : -1;
         const f32 z = exists ? float_of_key(list->key[from]) : CLS_MASKED;
         cls_unit unit = {0.0f, 0.0f, 0};
         if (exists)
             unit = report_unit(t, (u32)id);
-        if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
-            OUTPUT(s, top_ids, CLS_OUT_TOP_IDS)[top] = id;
-        if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-            OUTPUT(s, top_logprobs, CLS_OUT_TOP_LOGPROBS)[top] = report_logprob(t, z, &unit, 0);
-        if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
-            OUTPUT(s, candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
-        if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
-            OUTPUT(s, candidate_logits, CLS_OUT_CANDIDATE_LOGITS)[candidate] = z;
-        if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
-            OUTPUT(s, candidate_probs, CLS_OUT_CANDIDATE_PROBS)
-        [candidate] = exists ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
+        if (i < top_n) {
+            REPORT(top_ids, TOP_IDS, top, id)
+            REPORT(top_logprobs, TOP_LOGPROBS, top, report_logprob(t, z, &unit, 0))
+        }
+        if (i < candidates_n) {
+            REPORT(candidate_ids, CANDIDATE_IDS, candidate, id)
+            REPORT(candidate_logits, CANDIDATE_LOGITS, candidate, z)
+            REPORT(candidate_probs, CANDIDATE_PROBS, candidate,
+                   exists ? report_probability(t, report_mass(t, z, &unit)) : 0.0f)
+        }
     }
 }
 
 /* Reports on each row's token, the given ids, the most likely tokens, and sums, each by a separate
- * group. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
+ * group. A place behind the rows, where a verification has no token, has what a row without a token
+ * has. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
  * row; otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS,
  * rows]. */
-ONE_COPY void report_row(const step_args *s, u32 row, u32 part, const shortlist *the_list)
+ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlist *the_list)
 {
     __global const cls_args *const args = s->args;
     shortlist list = *the_list;
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
-    const i32 slot_index = row_slot(s, row);
+    const int behind = is_behind(s, group);
+    const u32 row = behind ? 0u : group, place = output_index(s, group);
+    const i32 slot_index = behind ? -1 : row_slot(s, row);
     const row_logits r = row_view(s, row, slot_index);
     const cls_row out = s->rows[row];
     i32 max_key = out.max_key;
@@ -237,60 +229,24 @@ ONE_COPY void report_row(const step_args *s, u32 row, u32 part, const shortlist 
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
-        report_given(s, &t, &r, no_token, row, first, min(each, given_n - first), &list);
+        report_given(s, &t, &r, no_token, place, first, min(each, given_n - first), &list);
     } else if (part == REPORT_TOKEN) {
-        report_drawn(s, &t, &r, out.token, no_token, !out.forced, row, &list);
+        report_drawn(s, &t, &r, out.token, no_token, !out.forced, place, &list);
     } else if (part == REPORT_WHOLE) {
-        report_whole(s, &t, no_token, row, &list);
-        if (args->wants & CLS_WANTS_SUMS)
-            report_sums(s, &t, no_token, row, list.scratch);
+        report_whole(s, &t, no_token, row, place, &list);
     } else if (listed_n > 0) {
         if (no_token)
             list.n = 0;
         else if (!t.listed)
             report_first(&t, max_key, listed_n, &list);
         list_sort(&list);
-        report_top(s, &t, &list, row);
+        report_top(s, &t, &list, place);
     }
-}
-
-/* Writes what outputs have where a verification has no token, at one place, by the row's group of
- * its token. */
-static inline void report_nothing(const step_args *s, u32 place)
-{
-    __global const cls_args *const args = s->args;
-    const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n,
-              given_n = args->given_n;
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
-        OUTPUT(s, logprobs, CLS_OUT_LOGPROBS)[place] = CLS_MASKED;
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_RANKS)))
-        OUTPUT(s, ranks, CLS_OUT_RANKS)[place] = 0;
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT)))
-        OUTPUT(s, kept, CLS_OUT_KEPT)[place] = 0;
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
-        OUTPUT(s, entropy, CLS_OUT_ENTROPY)[place] = 0.0f;
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
-        OUTPUT(s, kept_mass, CLS_OUT_KEPT_MASS)[place] = 0.0f;
-#define NOTHING(name, NAME, n, value) \
-    for (u32 i = LOCAL_ID; i < (n) && (wants & CLS_WANTS(CLS_OUT_##NAME)); i += WGS) \
-        OUTPUT(s, name, CLS_OUT_##NAME)[(size_t)place * (n) + i] = (value);
-    NOTHING(top_ids, TOP_IDS, top_n, -1)
-    NOTHING(top_logprobs, TOP_LOGPROBS, top_n, CLS_MASKED)
-    NOTHING(candidate_ids, CANDIDATE_IDS, candidates_n, -1)
-    NOTHING(candidate_logits, CANDIDATE_LOGITS, candidates_n, CLS_MASKED)
-    NOTHING(candidate_probs, CANDIDATE_PROBS, candidates_n, 0.0f)
-    NOTHING(given_logprobs, GIVEN_LOGPROBS, given_n, CLS_MASKED)
-    NOTHING(given_ranks, GIVEN_RANKS, given_n, 0)
-#undef NOTHING
 }
 
 KERNEL void cls_report(STEP_PARAMETERS(CLS_REPORT_BUFFERS))
 {
     SHORTLIST(list);
     const step_args s = STEP_OF(CLS_REPORT_BUFFERS);
-    const u32 row = GROUP_OF_ALL, part = get_group_id(0);
-    if (!PLACES || row < args->n_rows) /* the same for the whole group, as is part */
-        report_row(&s, row, part, &list);
-    else if (part == REPORT_TOKEN)
-        report_nothing(&s, place_behind(&s, row));
+    report_row(&s, GROUP_OF_ALL, get_group_id(0), &list);
 }

@@ -47,13 +47,8 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
         for (u32 v = LOCAL_ID; v < n; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC;
             if (method == CLS_VERIFY_TYPICAL) {
-                f32 x[VEC];
-                VSTORE(load_v(&w.t.r, i, kind), x);
-                for (u32 j = 0; j < VEC; j++) {
-                    const f32 z = clean(x[j]);
-                    if (z > CLS_MASKED && report_kept(&w.t, i + j, z) > CLS_MASKED)
-                        sum += report_term(&w.t, z, report_mass(&w.t, z, &unit));
-                }
+                const FV z = report_kept_v(&w.t, i, clean_v(load_v(&w.t.r, i, kind)));
+                sum += report_terms(&w.t, z, report_weights(&w.t, z, &unit), &unit);
             } else {
                 residual_lanes(&w, i, kind, &unit, &draft_tile, lane);
                 for (u32 j = 0; j < VEC; j++)

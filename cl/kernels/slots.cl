@@ -107,22 +107,22 @@ static inline void append_states(cls_slot *slot, __global const cls_slot *rules,
                                  const slot_state *s, __global const u32 *lists,
                                  __global const u32 *entries, u32 n)
 {
-    text t = {s->ring, entries, s->n_ring, slot->length, slot->length};
-    u32 outputs = slot->outputs;
+    text t = text_of(rules, s->ring, s->n_ring, 0);
     if (!(slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_GRAMMAR)))
         return;
-    for (u32 j = 0; j < n; j++, t.length++) {
-        const u32 id = entries[j] & CLS_ENTRY_ID, is_output = entries[j] & CLS_ENTRY_OUTPUT;
-        if (LOCAL_ID == 0) {
-            thinking_store(s, t.length, slot->thinking);
-            grammar_store(s, t.length, slot->grammar_state);
-        }
-        if (is_output)
-            slot->grammar_state = grammar_after(rules, lists - rules->lists, slot->grammar_state,
-                                                slot->thinking, id, ++outputs);
-        if (slot->flags & CLS_SLOT_THINKING)
-            slot->thinking = thinking_after(rules, lists, &t, slot->thinking, id, is_output != 0);
+    t.following = entries;
+    t.first = t.length = slot->length;
+    t.outputs = slot->outputs;
+    t.thinking = slot->thinking;
+    t.grammar = slot->grammar_state;
+    for (u32 j = 0; j < n; j++) {
+        if (LOCAL_ID == 0)
+            text_store(s, t.length, t.thinking, t.grammar);
+        text_next(rules, lists - rules->lists, &t, entries[j] & CLS_ENTRY_ID,
+                  (entries[j] & CLS_ENTRY_OUTPUT) != 0);
     }
+    slot->thinking = t.thinking;
+    slot->grammar_state = t.grammar;
     BARRIER(); /* every item has read the ring */
 }
 #endif

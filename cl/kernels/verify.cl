@@ -256,17 +256,6 @@ static inline void relax_rows(const verifier *v)
     }
 }
 
-/* Returns the text of a request of `length` tokens, followed by the drafts before a row. */
-static inline text text_in_path(const verifier *v, const slot_state *state, u32 row, u32 length,
-                                u32 depth)
-{
-    const step_args *const s = v->s;
-    text t = text_in(state->ring, state->n_ring, length + depth);
-    t.following = effects_of(s->effects, s->args->layout, s->vocab, row).path;
-    t.first = length;
-    return t;
-}
-
 /* Returns the first row after `row` whose draft is this token, or v->last. *children becomes 1 if
  * any draft follows the row. */
 static inline u32 child_with(const verifier *v, u32 row, i32 token, int *children)
@@ -293,24 +282,22 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
 {
     __global cls_slot *const slot = v->slot;
     __global cls_row *const rows = v->s->rows;
-    __global const u32 *const lists = lists_of(v->s, slot);
+    __global const u32 *const lists = v->s->lists;
     const u32 last = v->last, read = w->status & (CLS_ROW_NAN | CLS_ROW_INF),
               whole = w->status & ~(CLS_ROW_STOPPED | CLS_ROW_LENGTH), depth = w->depth;
     const i32 final = w->token;
-    u32 thinking = slot->thinking, grammar_state = slot->grammar_state;
+    text t = text_of(slot, state->ring, state->n_ring, 1);
     int by_rows = 0; /* 1 from the first row on that is forced or relaxed */
+    t.first = t.length;
     w->row = v->first;
     w->depth = 0;
     w->status = read;
     for (;;) {
-        const u32 outputs = slot->outputs + w->depth;
         const u32 row_status = rows[w->row].status;
         /* After a row whose maps name no mask or bias, nothing is emitted. */
-        const i32 due = row_status & CLS_ROW_NO_SLOT
-                            ? -1
-                            : forced_id(slot, v->s->lists, lists, outputs, thinking);
+        const i32 due = row_status & CLS_ROW_NO_SLOT ? -1 : text_due(slot, lists, &t);
         const int empty = (int)rows[w->row].no_token,
-                  relaxed = !one_token && relaxes(slot, thinking);
+                  relaxed = !one_token && relaxes(slot, t.thinking);
         int children = 0;
         const i32 own = relaxed && rows[w->row].relaxed
                             ? draft_id(v->s, v->request, v->nodes[w->row + 1])
@@ -322,8 +309,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
                               : own;
         if (by_rows)
             w->status |= row_status & (CLS_ROW_NAN | CLS_ROW_INF);
-        if (due >= 0 && !(mask_allows(v->s, w->row, (u32)due) &&
-                          grammar_allows(slot, v->s->lists, grammar_state, thinking, (u32)due))) {
+        if (due >= 0 &&
+            !(mask_allows(v->s, w->row, (u32)due) && text_allows(slot, lists, &t, (u32)due))) {
             w->status |= CLS_ROW_EMPTY;
             w->token = -1;
             BARRIER(); /* every item has read the row; the branch is the same for the whole group */
@@ -351,18 +338,11 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
             rows[w->row].forced = 1;
         if (due >= 0 && due != own)
             *next = slot->adaptive;
-        const text t = text_in_path(v, state, w->row, slot->length, w->depth);
-        grammar_state =
-            grammar_after(slot, v->s->lists, grammar_state, thinking, (u32)w->token, outputs + 1);
-        u32 ended =
-            ends_request(slot, lists, (u32)w->token, outputs + 1) | grammar_status(grammar_state);
-        if (ends_in_loop(slot, &t, (u32)w->token | CLS_ENTRY_OUTPUT, 1, v->scratch))
-            ended |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
+        t.following = effects_of(v->s->effects, v->s->args->layout, v->s->vocab, w->row).path;
+        const u32 ended = text_follow(slot, lists, &t, (u32)w->token, 1, v->scratch);
         w->status |= ended;
         if (at == last && !by_rows)
             w->status |= whole;
-        if (slot->flags & CLS_SLOT_THINKING)
-            thinking = thinking_after(slot, lists, &t, thinking, (u32)w->token, 1);
         if (at == last)
             return;
         w->row = at;

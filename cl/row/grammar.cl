@@ -3,25 +3,6 @@
 #include "row/maps.cl"
 #include "row/slot_state.cl"
 
-/* Returns the state of a request's grammar after the drafts before a row; *thinking becomes that of
- * its thinking budget. */
-static inline u32 grammar_state_of(const step_args *s, __global const cls_slot *slot,
-                                   const slot_state *state, __global const u32 *path, u32 drafts,
-                                   u32 *thinking)
-{
-    u32 grammar_state = slot->grammar_state;
-    text t = {state->ring, path, state->n_ring, slot->length, slot->length};
-    *thinking = slot->thinking;
-    for (u32 i = 0; i < drafts; i++, t.length++) {
-        const u32 id = path[i] & CLS_ENTRY_ID;
-        grammar_state =
-            grammar_after(slot, s->lists, grammar_state, *thinking, id, slot->outputs + i + 1);
-        if (slot->flags & CLS_SLOT_THINKING)
-            *thinking = thinking_after(slot, lists_of(s, slot), &t, *thinking, id, 1);
-    }
-    return grammar_state;
-}
-
 /* Writes the ids of a state to the row's own bitmap: those of a bitmap, or the listed ones of the
  * state; with `allowed` only those that this bitmap has. Each item owns some words. */
 static inline void write_own(__global u32 *own, __global const u32 *g, u32 state, u32 bitmap,
@@ -56,10 +37,15 @@ static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, 
     __global const u32 *const g = s->lists + slot->grammar, *const lists = lists_of(s, slot);
     const slot_state state = state_of(s->state, s->args->layout, vocab, (u32)slot_index);
     const int some = (slot->flags & CLS_SLOT_ALLOWED) != 0;
-    u32 thinking, at = some ? slot->lists + slot->allowed : CLS_NO_BITMAP;
+    u32 at = some ? slot->lists + slot->allowed : CLS_NO_BITMAP;
     BARRIER(); /* the path is complete */
-    const u32 now = grammar_state_of(s, slot, &state, path, drafts, &thinking);
-    if (thinking == 0) {
+    text t = text_of(slot, state.ring, state.n_ring, 1);
+    t.following = path;
+    t.first = t.length;
+    for (u32 i = 0; i < drafts; i++)
+        text_next(slot, s->lists, &t, path[i] & CLS_ENTRY_ID, 1);
+    const u32 now = t.grammar;
+    if (t.thinking == 0) {
         const u32 bitmap = now < g[CLS_GRAMMAR_STATES] ? grammar_state_at(g, now)[1] : 0u;
         at = slot->grammar + bitmap;
         if (bitmap == 0 || some) {
@@ -68,9 +54,9 @@ static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, 
                       state_bitmap(vocab));
         }
     }
-    if (LOCAL_ID == 0)
+    if (LOCAL_ID == 0) {
         all_lists[part] = at;
-    if (LOCAL_ID == 0)
         *ends =
-            (u32)(thinking == 0 && now < g[CLS_GRAMMAR_STATES] && leaves_ends(slot, lists, now));
+            (u32)(t.thinking == 0 && now < g[CLS_GRAMMAR_STATES] && leaves_ends(slot, lists, now));
+    }
 }

@@ -83,24 +83,29 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     return 1;
 }
 
-/* Stores a slot that has changed, and whether its request has ended, by the whole group. */
+/* Stores a slot that has changed, and whether its request has ended: by its latest token, by the
+ * number of its tokens, by its grammar or in a loop. By the whole group. */
 static inline void store_changed(__global cls_slot *to, cls_slot *slot, const slot_state *s,
                                  __global const u32 *lists, __local u64 *scratch)
 {
     BARRIER(); /* every item has read the slot */
     if (LOCAL_ID == 0) {
-        slot->stopped =
-            (slot->flags & CLS_SLOT_BEGUN) ? has_stopped(slot, s, lists + slot->lists) : 0u;
+        const u32 latest = s->ring[(slot->length - 1) % s->n_ring];
         *to = *slot;
+        to->stopped = (slot->flags & CLS_SLOT_BEGUN) != 0 && slot->outputs != 0 &&
+                      (slot->grammar_state == CLS_GRAMMAR_ENDED ||
+                       ends_request(to, lists + slot->lists,
+                                    latest & CLS_ENTRY_OUTPUT ? latest & CLS_ENTRY_ID : 0xffffffffu,
+                                    slot->outputs) != 0);
     }
 #if FORCED
     if ((slot->flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS)) != (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS) ||
         slot->length == 0)
         return; /* the same for the whole group */
     BARRIER();
-    const text t = text_in(s->ring, s->n_ring, slot->length - 1);
-    const int loops = ends_in_loop(to, &t, s->ring[t.length % s->n_ring], 1, scratch);
-    if (LOCAL_ID == 0 && loops)
+    text t = text_of(to, s->ring, s->n_ring, 1);
+    t.length--;
+    if (ends_in_loop(to, &t, s->ring[t.length % s->n_ring], 1, scratch) && LOCAL_ID == 0)
         to->stopped = 1;
 #endif
 }

@@ -145,6 +145,28 @@ ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *l
     return 1;
 }
 
+#if WGS == 1
+/* Raises a key that the first k tokens reach, in a row of so few max tiles that these bound little:
+ * to read them some times more takes less than to collect and sort what is not needed. */
+#define FEW_TILES 256u
+static inline i32 raise_bound(const row_logits *r, u32 k, i32 lo, i32 max_key, __local u64 *scratch)
+{
+    i32 hi = max_key + 1; /* fewer than k tokens reach it */
+    f32 gap = 16.0f;
+    SHORT_LOOP
+    for (u32 round = 0, reach = r->vocab; round < 24 && reach > k + k / 4 && hi - 1 > lo; round++) {
+        const f32 zh = float_of_key(hi - 1), zl = max(float_of_key(lo), zh - gap);
+        const i32 mid = max(key_of(clean(0.5f * zl + 0.5f * zh)), lo + 1);
+        const u32 count = tokens_above(r, mid - 1, scratch);
+        reach = count < k ? reach : count;
+        lo = count < k ? lo : mid;
+        hi = count < k ? mid : hi;
+        gap *= count < k ? 4.0f : 1.0f;
+    }
+    return lo;
+}
+#endif
+
 /* Fills the list with the row's first k tokens, at most LIST, and perhaps others behind them: with
  * those that reach lo, if they fit, else with those that reach a higher key, which halvings find.
  * Where so many tokens have one key that no key does, the list gets the first of these. Returns the
@@ -156,6 +178,10 @@ ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *l
 #define MOST_HALVINGS 70u
 ONE_COPY i32 collect_first(const row_logits *r, u32 k, i32 lo, i32 max_key, shortlist *list)
 {
+#if WGS == 1
+    if (k != 0 && max_tiles(r) < min(4 * k, FEW_TILES))
+        lo = raise_bound(r, k, lo, max_key, list->scratch);
+#endif
     i32 at = lo, hi = max_key + 1; /* fewer than k tokens reach hi */
     u32 over = 0, ties = ALL_TIES;
     SHORT_LOOP

@@ -7,7 +7,6 @@
  * Work-items divide the work by words of the bitmaps: an id's word belongs to one item, so that no
  * two items write the same word and nothing need be atomic. */
 #include "core/vectors.cl"
-#include "core/grammar.h"
 #include "core/samplers.h"
 #include "row/text.cl"
 
@@ -40,28 +39,6 @@ static inline __global u32 *grammar_ring(const slot_state *s)
 static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u32 slot)
 {
     return state_at(state + (size_t)state_words(vocab, layout) * slot, layout, vocab);
-}
-
-/* Returns the index of the first id of an ascending list that is at least `id`; n if there is
- * none. */
-static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
-{
-    u32 lo = 0, hi = n;
-    SHORT_LOOP
-    while (lo < hi) {
-        const u32 mid = (lo + hi) / 2;
-        if (ids[mid] < id)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-/* Returns the index of an id in an ascending list; n if it is not there. */
-static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
-{
-    const u32 at = list_from(ids, n, id);
-    return at < n && ids[at] == id ? at : n;
 }
 
 /* A long list is divided among items by words of the bitmap of its ids: each item gets a range of
@@ -176,78 +153,6 @@ static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, 
 }
 #endif
 
-static inline int is_stop(__global const cls_slot *slot, __global const u32 *lists, u32 id)
-{
-    return list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop;
-}
-
-/* Returns the status bits with which a token ends its request, as output token number `outputs`; 0
- * if it does not. Stop ids are banned before min_tokens; if one comes from elsewhere by then, it
- * ends nothing. */
-static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
-                               u32 outputs)
-{
-    if (outputs >= slot->min_tokens && is_stop(slot, lists, id))
-        return CLS_ROW_STOPPED;
-    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
-                                                                : 0u;
-}
-
-#if FORCED
-/* Returns whether a state of the grammar, of which there must be one, and allowed_ids leave only
- * ids that end the text, where min_tokens does not apply. */
-static inline int leaves_ends(__global const cls_slot *slot, __global const u32 *lists, u32 state)
-{
-    return slot->min_tokens != 0 &&
-           (lists[slot->stop + slot->n_stop + (state >> 5)] >> (state & 31) & 1u);
-}
-
-/* Returns the state of a request's grammar after an id, output token number `outputs`. It stays
- * where it is while the request thinks, and without a grammar. Where only ends are left, a stop id
- * ends the grammar, too. `all`: the buffer of all lists. */
-static inline u32 grammar_after(__global const cls_slot *slot, __global const u32 *all, u32 state,
-                                u32 thinking, u32 id, u32 outputs)
-{
-    __global const u32 *const lists = all + slot->lists;
-    if (!(slot->flags & CLS_SLOT_GRAMMAR) || thinking != 0)
-        return state;
-    const u32 next = grammar_next(all + slot->grammar, state, id);
-    return next != CLS_GRAMMAR_DEAD && outputs < slot->min_tokens &&
-                   leaves_ends(slot, lists, state) && is_stop(slot, lists, id)
-               ? CLS_GRAMMAR_ENDED
-               : next;
-}
-/* Returns whether a request's grammar allows an id in a state. */
-static inline int grammar_allows(__global const cls_slot *slot, __global const u32 *all, u32 state,
-                                 u32 thinking, u32 id)
-{
-    return !(slot->flags & CLS_SLOT_GRAMMAR) || thinking != 0 ||
-           grammar_next(all + slot->grammar, state, id) != CLS_GRAMMAR_DEAD;
-}
-/* Returns the cls_row_status bits of a token that leads to a state. */
-static inline u32 grammar_status(u32 state)
-{
-    return state == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0u;
-}
-#endif
-
-/* Returns whether a request has ended: by its latest token, or by the number of its tokens. Loops
- * are not looked for. */
-static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __global const u32 *lists)
-{
-    if (slot->outputs == 0)
-        return 0;
-    if (slot->grammar_state == CLS_GRAMMAR_ENDED)
-        return 1;
-    if (slot->max_tokens != 0 && slot->outputs >= slot->max_tokens)
-        return 1;
-    if (slot->outputs < slot->min_tokens)
-        return 0;
-    const u32 latest = s->ring[(slot->length - 1) % s->n_ring];
-    return (latest & CLS_ENTRY_OUTPUT) && slot->length > 0 &&
-           list_find(lists + slot->stop, slot->n_stop, latest & CLS_ENTRY_ID) < slot->n_stop;
-}
-
 /* Store and load the adaptive state before the token at an index of the history. */
 static inline void adaptive_store(const slot_state *s, u32 at, const cls_slot_adaptive *adaptive)
 {
@@ -289,17 +194,14 @@ static inline void store_pending(__global cls_slot *slot, u32 has, i32 token,
 }
 
 #if FORCED
-/* Store the state of the thinking budget, and that of the grammar, before the token at an index of
- * the history. */
-static inline void thinking_store(const slot_state *s, u32 at, u32 thinking)
+/* Stores the states of the thinking budget and of the grammar before the token at an index of the
+ * history. */
+static inline void text_store(const slot_state *s, u32 at, u32 thinking, u32 grammar)
 {
-    if (s->n_adaptive != 0)
-        s->thinking[at % s->n_adaptive] = thinking;
-}
-static inline void grammar_store(const slot_state *s, u32 at, u32 grammar_state)
-{
-    if (s->n_adaptive != 0)
-        grammar_ring(s)[at % s->n_adaptive] = grammar_state;
+    if (s->n_adaptive == 0)
+        return;
+    s->thinking[at % s->n_adaptive] = thinking;
+    grammar_ring(s)[at % s->n_adaptive] = grammar;
 }
 #endif
 
@@ -328,10 +230,9 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
     const u32 others = ring_has(s, first, last, leaving, active ? slot->flags : 0u, scratch);
 #endif
 #if FORCED
-    const text t = text_in(s->ring, s->n_ring, active ? slot->length : 0u);
-    const u32 loops = ends_in_loop(slot, &t, id | CLS_ENTRY_OUTPUT, active, scratch);
-#else
-    const u32 loops = 0;
+    text t = text_of(slot, s->ring, s->n_ring, active);
+    const u32 ended =
+        text_follow(slot, lists - (active ? slot->lists : 0u), &t, id, active, scratch);
 #endif
     BARRIER(); /* every item has read the slot and the ring */
     if (LOCAL_ID == 0 && active) {
@@ -344,15 +245,13 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
                                       entry_counts(leaving, flags)));
 #endif
 #if FORCED
-        if (flags & CLS_SLOT_GRAMMAR) { /* before the thinking: its last id is no text of it */
-            grammar_store(s, length, slot->grammar_state);
-            slot->grammar_state = grammar_after(slot, lists - slot->lists, slot->grammar_state,
-                                                slot->thinking, id, outputs);
+        if (flags & (CLS_SLOT_THINKING | CLS_SLOT_GRAMMAR)) {
+            text_store(s, length, slot->thinking, slot->grammar_state);
+            slot->thinking = t.thinking;
+            slot->grammar_state = t.grammar;
         }
-        if (flags & CLS_SLOT_THINKING) {
-            thinking_store(s, length, slot->thinking);
-            slot->thinking = thinking_after(slot, lists, &t, slot->thinking, id, 1);
-        }
+#else
+        const u32 ended = ends_request(slot, lists, id, outputs);
 #endif
         s->ring[length % s->n_ring] = entry;
         cls_slot_adaptive adaptive = slot->adaptive;
@@ -375,7 +274,6 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         slot->outputs = outputs;
         slot->length = length + 1;
         slot->longest = max(slot->longest, length + 1);
-        slot->stopped = (ends_request(slot, lists, id, outputs) | loops) != 0 ||
-                        slot->grammar_state == CLS_GRAMMAR_ENDED;
+        slot->stopped = ended != 0;
     }
 }

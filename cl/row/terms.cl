@@ -15,6 +15,8 @@ static inline u32 adapted_weight(const kept_set *set, u64 mass)
 #define ILV CAT(long, VEC)
 #define AS_ILV(x) CAT(as_long, VEC)(x)
 #define TO_IV(x) CAT(convert_int, VEC)(x)
+#define LV_TO_UV(x) CAT(convert_uint, VEC)(x) /* the lower halves */
+#define UV_TO_FV(x) CAT(convert_float, VEC)(x)
 DEFINE_FOLD(fold_lsum, ulong, PLUS)
 DEFINE_FOLD(fold_umax, uint, LARGER)
 DEFINE_FOLD(fold_umin, uint, SMALLER)
@@ -39,6 +41,21 @@ static inline UV sigma_unit_v(FV x, f32 top, f32 grid)
 {
     const FV u = ((FV)(top)-x) * grid;
     return u < 1048575.0f ? TO_UV(u) : (UV)(1048575u);
+}
+
+/* log2_q24() of integers above 0. */
+static inline IV log2_v(UV x)
+{
+    const UV left = clz(x);
+    UV m = x << left, rest = (UV)(0u);
+    SHORT_LOOP
+    for (u32 i = 0; i < 24; i++) {
+        const LV square = TO_LV(m) * TO_LV(m);
+        const UV high = LV_TO_UV(square >> 32);
+        rest = rest << 1 | high >> 31;
+        m = high >> 31 != 0u ? high : LV_TO_UV(square >> 31);
+    }
+    return AS_IV(((UV)(31u) - left << 24) + rest);
 }
 
 /* Vectors have no division of integers that compilers do not make one division for each lane. So

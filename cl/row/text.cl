@@ -1,27 +1,77 @@
 /* SPDX-License-Identifier: MIT */
-/* text: what follows from the end of a request's text: the id that its next row must emit, if there
- * is one, the state of its thinking budget, and whether its output repeats itself.
- *
- * The latest tokens are in a ring of entries, at the index of each token in the text. */
+/* text: what a request's text says of its next token: the id that it must be, if it must be one,
+ * whether the grammar allows it, and whether it ends the request. The text is a slot's, of which
+ * the latest tokens are in a ring of entries, at the index of each token; it may go on with drafts.
+ */
+#include "core/grammar.h"
 #include "core/vectors.cl"
 
-/* 1 in the kernels that accept the tokens of requests with thinking budgets, forced ids or loop
- * stops. In the other kernels these requests draw, but accept nothing. */
+/* 1 in the kernels that accept the tokens of requests with thinking budgets, forced ids, loop
+ * stops or grammars. In the other kernels these requests draw, but accept nothing. */
 #ifndef FORCED
 #define FORCED 0
 #endif
 
+/* Returns the index of the first id of an ascending list that is at least `id`; n if there is
+ * none. */
+static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
+{
+    u32 lo = 0, hi = n;
+    SHORT_LOOP
+    while (lo < hi) {
+        const u32 mid = (lo + hi) / 2;
+        if (ids[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+/* Returns the index of an id in an ascending list; n if it is not there. */
+static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
+{
+    const u32 at = list_from(ids, n, id);
+    return at < n && ids[at] == id ? at : n;
+}
+
+static inline int is_stop(__global const cls_slot *slot, __global const u32 *lists, u32 id)
+{
+    return list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop;
+}
+
+/* Returns the status bits with which a token ends its request, as output token number `outputs`, by
+ * its id or by this number; 0 if it does not. Stop ids are banned before min_tokens; if one comes
+ * from elsewhere by then, it ends nothing. */
+static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
+                               u32 outputs)
+{
+    if (outputs >= slot->min_tokens && is_stop(slot, lists, id))
+        return CLS_ROW_STOPPED;
+    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
+                                                                : 0u;
+}
+
 #if FORCED
-/* The entries of a text: the latest ones of a ring and, from index `first` on, others that are
- * about to follow them. */
+/* A text: the latest entries of a ring and, from index `first` on, others that are about to follow
+ * them; how many output tokens it has, and the states of the thinking budget and the grammar at its
+ * end. */
 typedef struct text {
     __global const u32 *ring, *following;
-    u32 n_ring, first, length;
+    u32 n_ring, first, length, outputs, thinking, grammar;
 } text;
 
-static inline text text_in(__global const u32 *ring, u32 n_ring, u32 length)
+/* Returns a slot's text, or an empty one unless `active` is 1: another group may be writing the
+ * slot then. */
+static inline text text_of(__global const cls_slot *slot, __global const u32 *ring, u32 n_ring,
+                           int active)
 {
-    const text t = {ring, ring, n_ring, 0xffffffffu, length};
+    text t = {ring, ring, n_ring, 0xffffffffu, 0u, 0u, 0u, 0u};
+    if (active) {
+        t.length = slot->length;
+        t.outputs = slot->outputs;
+        t.thinking = slot->thinking;
+        t.grammar = slot->grammar_state;
+    }
     return t;
 }
 
@@ -43,8 +93,7 @@ static inline int ends_with(const text *t, u32 id, __global const u32 *ids, u32 
     return back == n;
 }
 
-/* Returns which of the ids that end the thinking is due in a state of the thinking budget;
- * n_thinking_forced if none is. */
+/* Returns which of the ids that end the thinking is due; n_thinking_forced if none is. */
 static inline u32 thinking_due(__global const cls_slot *slot, u32 thinking)
 {
     const u32 count = thinking - 1, at = count - slot->thinking_budget;
@@ -57,9 +106,9 @@ static inline u32 thinking_due(__global const cls_slot *slot, u32 thinking)
  * plus the number of output tokens that count. While forced ids are due, only these count. With a
  * grammar only prompt begins the thinking: no string of the output may turn the grammar off. */
 static inline u32 thinking_after(__global const cls_slot *slot, __global const u32 *lists,
-                                 const text *t, u32 thinking, u32 id, int is_output)
+                                 const text *t, u32 id, int is_output)
 {
-    const u32 due = thinking_due(slot, thinking);
+    const u32 thinking = t->thinking, due = thinking_due(slot, thinking);
     const int is_due = due < slot->n_thinking_forced;
     if (thinking == 0 && is_output && (slot->flags & CLS_SLOT_GRAMMAR))
         return 0;
@@ -72,18 +121,63 @@ static inline u32 thinking_after(__global const cls_slot *slot, __global const u
     return is_output && !is_due ? thinking + 1 : thinking;
 }
 
-/* Returns the id that a request must emit after `outputs` tokens of output, in a state of the
- * thinking budget; -1 if the row draws its token. `all`: the buffer of all lists. */
-static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *all,
-                            __global const u32 *lists, u32 outputs, u32 thinking)
+/* Returns whether a state of the grammar, of which there must be one, and allowed_ids leave only
+ * ids that end the text, where min_tokens does not apply. */
+static inline int leaves_ends(__global const cls_slot *slot, __global const u32 *lists, u32 state)
 {
-    const u32 at = outputs - slot->forced_from;
+    return slot->min_tokens != 0 &&
+           (lists[slot->stop + slot->n_stop + (state >> 5)] >> (state & 31) & 1u);
+}
+
+/* Returns whether the grammar says what may follow a text: not while the request thinks. */
+static inline int grammar_rules(__global const cls_slot *slot, const text *t)
+{
+    return (slot->flags & CLS_SLOT_GRAMMAR) != 0 && t->thinking == 0;
+}
+
+/* Returns the id that a request must emit after a text, or -1 if the row draws its token. `all`
+ * here and below: the buffer of all lists. */
+static inline i32 text_due(__global const cls_slot *slot, __global const u32 *all, const text *t)
+{
+    const u32 at = t->outputs - slot->forced_from;
     if (at < slot->n_forced)
         return (i32)all[slot->forced + at];
     if (!(slot->flags & CLS_SLOT_THINKING))
         return -1;
-    const u32 due = thinking_due(slot, thinking);
-    return due < slot->n_thinking_forced ? (i32)lists[slot->thinking_forced + due] : -1;
+    const u32 due = thinking_due(slot, t->thinking);
+    return due < slot->n_thinking_forced ? (i32)all[slot->lists + slot->thinking_forced + due] : -1;
+}
+
+/* Returns whether the grammar allows an id after a text. */
+static inline int text_allows(__global const cls_slot *slot, __global const u32 *all, const text *t,
+                              u32 id)
+{
+    return !grammar_rules(slot, t) ||
+           grammar_next(all + slot->grammar, t->grammar, id) != CLS_GRAMMAR_DEAD;
+}
+
+/* Adds an id to a text. Returns the status bits with which it ends the request, but for that of a
+ * loop. Where the grammar leaves only ends, a stop id ends it, too. */
+static inline u32 text_next(__global const cls_slot *slot, __global const u32 *all, text *t, u32 id,
+                            int is_output)
+{
+    __global const u32 *const lists = all + slot->lists;
+    const int has_rules = is_output && grammar_rules(slot, t);
+    u32 ended = 0;
+    if (slot->flags & CLS_SLOT_THINKING)
+        t->thinking = thinking_after(slot, lists, t, id, is_output);
+    if (is_output)
+        ended = ends_request(slot, lists, id, ++t->outputs);
+    if (has_rules) {
+        const u32 next = grammar_next(all + slot->grammar, t->grammar, id);
+        t->grammar = next != CLS_GRAMMAR_DEAD && t->outputs < slot->min_tokens &&
+                             leaves_ends(slot, lists, t->grammar) && is_stop(slot, lists, id)
+                         ? CLS_GRAMMAR_ENDED
+                         : next;
+        ended |= t->grammar == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0u;
+    }
+    t->length++;
+    return ended;
 }
 
 #define ENTRY_KIND (CLS_ENTRY_ID | CLS_ENTRY_OUTPUT)
@@ -108,13 +202,13 @@ static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most, u32 k
     return back;
 }
 
-/* Returns whether a text, followed by an entry, ends in a loop of output tokens, by the whole
- * group; `active` is the same for all of it. Each item tries some lengths n. If the last `all`
- * entries repeat every n entries, they do so every m entries for all multiples m of n, and m is a
- * loop if its copies fit into them. No other length up to all - n needs a try. The end of a text
- * that repeats with such a length, and does not with a smaller one that is tried, repeats with n,
- * too, because two periods that fit into a text together have their greatest common divisor as a
- * period (Fine and Wilf). */
+/* Returns CLS_ROW_LOOP and CLS_ROW_STOPPED if a text, followed by an entry, ends in a loop of
+ * output tokens, else 0, by the whole group; `active` is the same for all of it. Each item tries
+ * some lengths n. If the last `all` entries repeat every n entries, they do so every m entries for
+ * all multiples m of n, and m is a loop if its copies fit into them. No other length up to all - n
+ * needs a try. The end of a text that repeats with such a length, and does not with a smaller one
+ * that is tried, repeats with n, too, because two periods that fit into a text together have their
+ * greatest common divisor as a period (Fine and Wilf). */
 static inline u32 ends_in_loop(__global const cls_slot *slot, const text *t, u32 entry, int active,
                                __local u64 *scratch)
 {
@@ -130,6 +224,16 @@ static inline u32 ends_in_loop(__global const cls_slot *slot, const text *t, u32
             n += same < n ? WGS : ((same - n) / WGS + 1) * WGS;
         }
     }
-    return wg_uor(found, scratch);
+    return wg_uor(found, scratch) ? CLS_ROW_STOPPED | CLS_ROW_LOOP : 0u;
+}
+
+/* Adds an output token to a text, by the whole group, if `active` is 1. Returns the status bits
+ * with which it ends the request. */
+static inline u32 text_follow(__global const cls_slot *slot, __global const u32 *all, text *t,
+                              u32 id, int active, __local u64 *scratch)
+{
+    const text before = *t;
+    const u32 ended = active ? text_next(slot, all, t, id, 1) : 0u;
+    return ended | ends_in_loop(slot, &before, id | CLS_ENTRY_OUTPUT, active, scratch);
 }
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the command line and the file of prompts, and makes the requests. */
+#define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,35 +159,16 @@ static void add(prompts *list, const char *text, const cls_params *params)
     list->all[list->n++].params = *params;
 }
 
-static char *read_line(FILE *file)
-{
-    size_t length = 0, room = 256;
-    char *line = allocate(room, 1);
-    while (fgets(line + length, (int)(room - length), file) != NULL) {
-        length += strlen(line + length);
-        if (length > 0 && line[length - 1] == '\n') {
-            line[length - 1] = '\0';
-            return line;
-        }
-        char *grown = realloc(line, room *= 2);
-        if (grown == NULL || room > INT32_MAX)
-            die("out of memory");
-        line = grown;
-    }
-    if (length > 0)
-        return line;
-    free(line);
-    return NULL;
-}
-
 static void read_prompts(prompts *list, const char *path, const cls_params *defaults)
 {
     FILE *file = fopen(path, "rb");
-    char *line;
+    char *line = NULL;
+    size_t room = 0;
     if (file == NULL)
         die("%s: cannot be opened", path);
-    while ((line = read_line(file)) != NULL) {
+    while (getline(&line, &room, file) >= 0) {
         cls_params params = *defaults;
+        line[strcspn(line, "\n")] = '\0';
         char *text = strncmp(line, "--", 2) == 0 ? strchr(line, '\t') : NULL;
         if (text != NULL) {
             *text++ = '\0';
@@ -200,8 +182,8 @@ static void read_prompts(prompts *list, const char *path, const cls_params *defa
             }
         }
         add(list, text != NULL ? text : line, &params);
-        free(line);
     }
+    free(line);
     if (ferror(file) || list->n == 0)
         die("%s: %s", path, list->n == 0 ? "there is no prompt" : "cannot be read");
     fclose(file);

@@ -160,79 +160,61 @@ static void generate(const struct sequence *q, struct llama_sampler *sampler, in
     }
 }
 
-#define STATEFUL 5 /* the kinds from here on have an adaptive state */
-#define KINDS 11
+/* What the samplers of a text do: llama.cpp's defaults; penalties; no draws; another preset; all
+ * that has lists, in another order; an adaptive state; infill. */
+enum { DEFAULTS, PENALTIES, GREEDY, VLLM, LISTS, MIROSTAT, INFILL, KINDS };
 
-/* llama.cpp's other samplers, in other orders. The first tokens are likely, so
- * that texts repeat themselves. */
-static void set_other(cls_params *p, int kind)
+/* The first tokens are likely with LISTS, so that texts repeat themselves. */
+static void set_params(cls_params *p, int kind)
 {
-    static const cls_logit_bias biases[] = {{0, 4}, {1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}, {6, 4}};
+    static const cls_logit_bias biases[] = {{0, 4}, {1, 4}, {2, 4},        {3, 4},
+                                            {4, 4}, {5, 4}, {6, -INFINITY}};
     static const int32_t breaker[] = {5, 6}, bad[] = {1, 2},
                          allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200},
                          thinking[] = {3}, forced[] = {50, 900, 8};
     static const cls_ids breakers[] = {{breaker, 2}, {breaker + 1, 1}}, bad_words[] = {{bad, 2}};
-    static const char *const orders[] = {"edskypmxta", "a",         "edskypmxt",
-                                         "edskypmxt",  "dxteyspmk", "dki"};
-    p->logit_bias.biases = biases;
-    p->logit_bias.count = 7;
-    p->dry_multiplier = 0.8f;
-    p->dry_allowed_length = 1;
-    p->dry_breakers.sequences = breakers;
-    p->dry_breakers.count = 2;
-    p->top_n_sigma = 3;
-    p->typical_p = 0.9f;
-    p->xtc_probability = 0.5f;
-    p->dynatemp_range = 0.5f;
-    p->top_p_decay = 0.9f;
-    p->mirostat = kind == STATEFUL + 2 ? 1 : kind == STATEFUL + 3 ? 2 : 0;
-    p->mirostat_tau = 3;
-    p->adaptive_target = 0.3f;
-    if (kind == STATEFUL + 4) {
-        p->bad_words.sequences = bad_words;
-        p->bad_words.count = 1;
-        p->no_repeat_ngram = 3;
-        p->allowed_ids.ids = allowed;
-        p->allowed_ids.count = 13;
-        p->min_keep = 2;
-        p->thinking_start.ids = thinking;
-        p->thinking_start.count = 1;
-        p->thinking_end.ids = bad;
-        p->thinking_end.count = 2;
-        p->thinking_forced.ids = forced;
-        p->thinking_forced.count = 3;
-        p->thinking_budget = 2;
-    }
-    if (kind == STATEFUL + 5)
-        p->top_k = 5;
-    CHECK(clsample_llama_order(p, orders[kind - STATEFUL]));
-}
-
-static void set_params(cls_params *p, int kind)
-{
-    static const cls_logit_bias biases[] = {{5, 3.0f}, {6, -INFINITY}, {700, 2.5f}};
     clsample_llama_params(p);
     p->seed = 7 + (uint64_t)kind;
-    if (kind >= STATEFUL)
-        set_other(p, kind);
-    if (kind == 0 || kind >= STATEFUL) /* no changes */
-        return;
-    p->repetition_penalty = 1.3f;
-    p->frequency_penalty = 0.2f;
-    p->presence_penalty = 0.1f;
-    if (kind == 2)
+    if (kind >= PENALTIES && kind <= VLLM) {
+        p->repetition_penalty = 1.3f;
+        p->frequency_penalty = 0.2f;
+        p->presence_penalty = 0.1f;
+    }
+    if (kind == GREEDY)
         p->temperature = 0;
-    if (kind == 3) {
+    if (kind == VLLM) {
         p->chain = CLS_CHAIN_VLLM;
         p->penalty_scope = CLS_SCOPE_OUTPUT;
         p->penalty_window = 0;
         p->position = 1000;
     }
-    if (kind == 4) {
-        p->logit_bias.biases = biases;
-        p->logit_bias.count = 3;
-        p->top_k = 0;
-        p->min_p = 0;
+    if (kind == LISTS) {
+        p->logit_bias = (cls_biases){biases, 7};
+        p->dry_multiplier = 0.8f;
+        p->dry_allowed_length = 1;
+        p->dry_breakers = (cls_sequences){breakers, 2};
+        p->bad_words = (cls_sequences){bad_words, 1};
+        p->no_repeat_ngram = 3;
+        p->allowed_ids = (cls_ids){allowed, 13};
+        p->thinking_start = (cls_ids){thinking, 1};
+        p->thinking_end = (cls_ids){bad, 2};
+        p->thinking_forced = (cls_ids){forced, 3};
+        p->thinking_budget = 2;
+        p->top_n_sigma = 3;
+        p->typical_p = 0.9f;
+        p->xtc_probability = 0.5f;
+        p->dynatemp_range = 0.5f;
+        p->top_p_decay = 0.9f;
+        p->adaptive_target = 0.3f;
+        CHECK(clsample_llama_order(p, "dxteyspmka"));
+    }
+    if (kind == MIROSTAT) {
+        p->mirostat = 2;
+        p->mirostat_tau = 3;
+    }
+    if (kind == INFILL) {
+        p->top_k = 5;
+        CHECK(clsample_llama_order(p, "dki"));
     }
 }
 
@@ -243,7 +225,8 @@ static void begin(struct sequence *q, int kind)
     restart(q);
 }
 
-/* Prompt, text and reset, then the same once more. */
+/* Prompt, text, more prompt (a token that is accepted without apply()), text and reset; then the
+ * same once more. */
 static void check_text(clsample_llama *shared, int kind)
 {
     struct sequence q;
@@ -251,26 +234,15 @@ static void check_text(clsample_llama *shared, int kind)
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     CHECK(sampler != NULL);
     CHECK(strcmp(llama_sampler_name(sampler), "clsample") == 0);
-    for (int again = 0; again < 2; again++) {
+    for (int part = 0; part < 4; part++) {
         for (int i = 0; i < 50; i++)
-            put_prompt(&q, sampler, (int32_t)random_below(kind < STATEFUL ? VOCAB : 8));
-        generate(&q, sampler, kind < STATEFUL ? many : many / 2);
-        llama_sampler_reset(sampler);
-        restart(&q);
+            put_prompt(&q, sampler, (int32_t)random_below(kind == LISTS ? 8 : VOCAB));
+        generate(&q, sampler, many / 2);
+        if (part == 1) {
+            llama_sampler_reset(sampler);
+            restart(&q);
+        }
     }
-    llama_sampler_free(sampler);
-}
-
-/* A token that is accepted without apply() is prompt. */
-static void check_chunks(clsample_llama *shared)
-{
-    struct sequence q;
-    begin(&q, 3);
-    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
-    generate(&q, sampler, 10);
-    for (int i = 0; i < 20; i++)
-        put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
-    generate(&q, sampler, 10);
     llama_sampler_free(sampler);
 }
 
@@ -313,7 +285,7 @@ static void check_fewer(clsample_llama *shared)
 {
     struct sequence q;
     static unsigned char allowed[VOCAB];
-    begin(&q, 1);
+    begin(&q, PENALTIES);
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     for (int s = 0; s < many / 2; s++) {
         next_logits();
@@ -370,7 +342,7 @@ static void check_clones(clsample_llama *shared, int kind)
 static void check_arrays(clsample_llama *shared)
 {
     struct sequence q;
-    begin(&q, STATEFUL + 4);
+    begin(&q, LISTS);
     cls_params given = q.params;
     cls_logit_bias biases[7];
     int32_t allowed[13], ids[2] = {1, 2}, thinking[1] = {3}, end[2] = {1, 2},
@@ -410,7 +382,7 @@ static void check_order(void)
         CLS_STAGE_TOP_P,  CLS_STAGE_MIN_P,       CLS_STAGE_P_LESS};
     struct sequence q;
     cls_params *p = &q.params, off, before;
-    begin(&q, STATEFUL);
+    begin(&q, LISTS);
     p->repetition_penalty = p->frequency_penalty = p->presence_penalty = 1.5f;
     p->adaptive_target = 0.5f;
     before = *p;
@@ -443,25 +415,17 @@ static void check_failures(clsample_llama *shared)
 {
     struct sequence q, other;
     struct llama_sampler *samplers[SLOTS + 1];
-    begin(&q, 1);
-    int32_t stop = 3;
-    cls_params bad = q.params;
-    bad.stop_ids.ids = &stop;
-    bad.stop_ids.count = 1;
-    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
-    bad = q.params;
-    bad.max_tokens = 5;
-    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
-    bad = q.params;
-    bad.loop_repeats = 2;
-    bad.loop_max = 4;
-    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
-    bad = q.params;
-    bad.top_p = 2;
-    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
-    bad = q.params;
-    bad.penalty_window = HISTORY + 1;
-    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
+    begin(&q, PENALTIES);
+    const int32_t stop = 3;
+    for (int i = 0; i < 5; i++) {
+        cls_params bad = q.params;
+        bad.stop_ids = (cls_ids){&stop, i == 0};
+        bad.max_tokens = i == 1 ? 5 : 0;
+        bad.loop_repeats = i == 2 ? 2 : 0;
+        bad.top_p = i == 3 ? 2 : 1;
+        bad.penalty_window = i == 4 ? HISTORY + 1 : 1;
+        CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
+    }
 
     samplers[0] = clsample_llama_sampler_init(shared, &q.params);
     for (int i = 1; i <= SLOTS; i++)
@@ -504,25 +468,24 @@ int main(void)
     for (int32_t t = 0; t < VOCAB; t++)
         prefix_of[t] = t < 10 ? -1 : t / 10;
     open_reference();
-    begin(&q, STATEFUL + 5);
+    begin(&q, INFILL);
     fprintf(stderr, "check_adapter: a message about infill without its tables follows\n");
     CHECK(clsample_llama_sampler_init(shared, &q.params) == NULL);
     CHECK(clsample_llama_infill(shared, &infill));
     for (int kind = 0; kind < KINDS; kind++)
         check_text(shared, kind);
-    check_chunks(shared);
-    check_refused(shared, 1);
-    check_refused(shared, STATEFUL + 3);
+    check_refused(shared, PENALTIES);
+    check_refused(shared, MIROSTAT);
     check_fewer(shared);
-    check_clones(shared, 1);
-    check_clones(shared, STATEFUL + 4);
+    check_clones(shared, PENALTIES);
+    check_clones(shared, LISTS);
     check_arrays(shared);
     fprintf(stderr,
             "check_adapter: messages about orders, bad parameters, slots and candidates follow\n");
     check_order();
     check_failures(shared);
 
-    begin(&q, 0);
+    begin(&q, DEFAULTS);
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     clsample_llama_close(shared); /* before its last sampler */
     generate(&q, sampler, 3);

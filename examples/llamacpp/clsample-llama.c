@@ -41,7 +41,6 @@ struct slot_sampler {
     clsample_llama *shared;
     int32_t slot;      /* NO_SLOT: the sampler has failed and selects nothing */
     cls_params params; /* for reset(); the arrays are copies */
-    uint32_t outputs;  /* tokens accepted as output */
     uint32_t draws;    /* calls of apply() for the next token */
     int32_t *prompt;   /* tokens of the prompt that the slot does not have yet */
     uint32_t prompt_count, prompt_room;
@@ -294,7 +293,6 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
     if (!done(cls_accept(shared->sampler, shared->queue, &call, 0, NULL, NULL), "accept"))
         give_up(m);
     m->draws = 0;
-    m->outputs++;
 }
 
 /* Converts candidates to a row in the order of ids. Tokens that earlier samplers removed are
@@ -382,7 +380,7 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
 static void sampler_reset(struct llama_sampler *s)
 {
     struct slot_sampler *m = s->ctx;
-    m->outputs = m->draws = m->prompt_count = 0;
+    m->draws = m->prompt_count = 0;
     if (m->slot != NO_SLOT &&
         !done(cls_slot_begin(m->shared->sampler, (uint32_t)m->slot, &m->params, NULL, 0, NULL, 0),
               "reset"))
@@ -477,7 +475,6 @@ static void take_slot(struct slot_sampler *m)
 /* Copies what changes: history, position and adaptive state. A failed sampler has none to copy. */
 static void copy_changing(struct slot_sampler *m, struct slot_sampler *from, const char *what)
 {
-    m->outputs = from->outputs;
     m->draws = from->draws;
     m->prompt_count = 0;
     if (m->slot != NO_SLOT &&

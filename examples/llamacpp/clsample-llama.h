@@ -45,7 +45,7 @@ void clsample_llama_close(clsample_llama *shared);
 
 /* Sets llama.cpp's defaults, in its order: top-k 40, top-p 0.95, min-p 0.05, temperature 0.8.
  * Penalties and DRY, if they are on, use the last 64 tokens of prompt and output. The other
- * samplers are off. DRY's breakers are ids; doc/integration.md shows how llama.cpp makes them from
+ * samplers are off. DRY's breakers are ids; doc/parameters.md shows how llama.cpp makes them from
  * texts. */
 void clsample_llama_params(cls_params *params);
 

@@ -84,17 +84,17 @@ CLS_API CLS_RETURNS_NONNULL const char *cls_error_message(void);
 /* Returns the argument at fault of the calling thread's last failed call, with which its message
  * begins: "params->top_k", "step->mask.words", "wait[2]" or "queue". "" if the status was not
  * CLS_BAD_ARGUMENT, or no argument is at fault alone, and before the first failure. A program that
- * has names of its own for arguments says them instead. The string is valid until the next call of
- * this function by the thread. */
+ * has other names for the arguments can print those instead. The string is valid until the next
+ * call of this function by the thread. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_error_field(void);
 
 /* Returns the OpenCL status (CL_OUT_OF_RESOURCES, ...) that caused the calling thread's last failed
  * call, and CL_SUCCESS if OpenCL was not the cause. */
 CLS_API cl_int cls_error_opencl(void);
 
-/* Sets the defaults of a public struct, which the name says, such as "cls_params". NAME_init()
- * calls it in C and C++; a binding calls it with the size that it knows. struct_size is the size of
- * the struct in the caller's header, and nothing beyond it is touched. Any thread may call this.
+/* Sets the defaults of the public struct with this name, such as "cls_params". NAME_init() calls it
+ * in C and C++; a binding calls it with the size that it knows. struct_size is the size of the
+ * struct in the caller's header, and nothing beyond it is touched. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: `object` is NULL, no struct with a struct_size has this name, or the
  * size is smaller than in the first version with this soname, such as the size of a pointer. The
  * struct's struct_size is then 0 if there is room for it, and every call refuses the struct. */
@@ -126,18 +126,18 @@ typedef enum cls_buffer_kind {
  *
  * All calls check buffers in the same way. They return CLS_BAD_ARGUMENT for an image, for a
  * CL_MEM_READ_ONLY buffer that the call writes, for a CL_MEM_WRITE_ONLY buffer that kernels read,
- * for a buffer of another context, for one whose `size` bytes are not enough or not there, and for
- * fields that its kind does not have. They also return it if an output overlaps another output or
- * an input, which includes sub-buffers of one buffer, and pointers into the same memory. An overlap
- * of two buffers that use the same host memory, or of a cl_mem and a pointer, is not detected. The
- * contents must not change until the event of the call is complete.
+ * for a buffer of another context, for a buffer that is smaller than its `size`, for a `size` that
+ * is not enough, and for fields that its kind does not have. They also return it if an output
+ * overlaps another output or an input, which includes sub-buffers of one buffer, and pointers into
+ * the same memory. An overlap of two buffers that use the same host memory, or of a cl_mem and a
+ * pointer, is not detected. The contents must not change until the event of the call is complete.
  *
- * OpenCL does not say what a pointer refers to. The caller answers for it that from the offset on
- * `size` bytes of the kind's memory are there, which the context's device may access until the
- * event is complete. Coarse-grained SVM must not be mapped during that time.
+ * OpenCL does not say what a pointer refers to. The caller guarantees that `size` bytes of this
+ * kind of memory begin at the offset, and that the context's device may access them until the event
+ * is complete. Coarse-grained SVM must not be mapped during that time.
  *
- * A context without a device (cls_context_create_host()) takes memory of the host alone, and a
- * device does not take it: the other kinds are CLS_BAD_ARGUMENT.
+ * A context without a device (cls_context_create_host()) takes CLS_BUFFER_HOST only, and a device
+ * takes the other kinds only. A buffer of another kind is CLS_BAD_ARGUMENT.
  *
  * All calls return CLS_UNSUPPORTED_DEVICE for a pointer of a kind that the device does not have
  * (CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL), or if its functions are
@@ -146,17 +146,17 @@ typedef enum cls_buffer_kind {
 typedef struct cls_buffer {
     cl_mem buffer;    /* of CLS_BUFFER_MEM; else NULL */
     uint64_t offset;  /* bytes; a multiple of the element's size */
-    uint64_t size;    /* bytes from the offset on that the call may use; of a cl_mem 0: to its end;
-                         of a pointer never 0 */
-    void *pointer;    /* of the other kinds, a multiple of 16 bytes, of CLS_BUFFER_HOST one of the
-                         element's size; else NULL */
+    uint64_t size;    /* bytes from the offset on that the call may use. 0, which only a cl_mem may
+                         have: to its end */
+    void *pointer;    /* of the other kinds: a multiple of 16 bytes, or with CLS_BUFFER_HOST of the
+                         element's size. Else NULL */
     int32_t kind;     /* a cls_buffer_kind */
     int32_t reserved; /* 0 */
 } cls_buffer;
 
-/* A map: one int32 for each row, or for each element that the field's comment names. It is either
- * on the host or on the device, and absent if both are NULL; setting both is refused. The call
- * copies and checks a map on the host; the kernels check a map on the device. */
+/* A map: one int32 for each row, or for each element that the field's comment names. It is on the
+ * host or on the device, and is absent if both are NULL. Setting both is refused. The call copies
+ * and checks a map on the host; the kernels check a map on the device. */
 typedef struct cls_ints {
     const int32_t *host; /* NULL: not on the host */
     cls_buffer device;   /* int32; without a buffer: not on the device */
@@ -168,8 +168,8 @@ typedef struct cls_logit_bias {
     float bias; /* added to the logit; -inf bans the token */
 } cls_logit_bias;
 
-/* Lists of a request's parameters. Of an empty list, which is the default, the array is NULL and
- * the count 0. */
+/* Lists of a request's parameters. An empty list, which is the default, has a NULL array and the
+ * count 0. */
 typedef struct cls_ids {
     const int32_t *ids; /* [count], all in the vocabulary */
     uint32_t count;     /* of the ids */

@@ -89,9 +89,9 @@ typedef struct cls_context_options {
      * 1,024). 0: the device's limit. */
     uint32_t max_work_group;
     /* 1 to 1024: how many work-groups per compute unit share the reading of the vocabulary, if
-     * there are enough tokens; 0: 32. With fewer, each group reads more. There are down to two
-     * where a group's work-items would otherwise have nothing to do. Compiled programs do not
-     * depend on it. */
+     * there are enough tokens; 0: 32. With fewer, each group reads more. There are as few as two
+     * where the work-items of more groups would have nothing to do. Compiled programs do not depend
+     * on it. */
     uint32_t groups_per_unit;
     uint64_t max_local_mem_size; /* bytes; see max_work_group */
 
@@ -130,10 +130,10 @@ typedef struct cls_context_options {
     /* Returns the function of OpenCL that has this name, or NULL, for example by dlsym() from the
      * library that the caller's handles come from, which stays open. It must not call the library,
      * and may return NULL for the functions of OpenCL 2.0 for SVM (see cls_buffer). NULL: the
-     * functions are those that this process has already, as if the library linked OpenCL, or else
-     * those of OpenCL's own library (libOpenCL.so.1, OpenCL.dll, ...), which is then opened. They
-     * are looked up when a process first asks for a device here. All its contexts use them: a
-     * function that finds others is refused. */
+     * library uses the functions that this process already has, as if it linked OpenCL. If there
+     * are none, it opens OpenCL's own library (libOpenCL.so.1, OpenCL.dll, ...). The functions are
+     * looked up once, when a process first asks for a device. All its contexts use them, and a
+     * later find_opencl that returns others is refused. */
     void *(*find_opencl)(void *user, const char *name);
     void *find_opencl_user;
 } cls_context_options;
@@ -163,9 +163,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
                                                       const cls_context_options *options,
                                                       cls_context **out);
 
-/* Opens the host: a context without a device, whose samplers do on the host what those of a device
- * do, in plain C, one row after the other, with the same results. No OpenCL is needed or called,
- * and nothing is compiled: cls_context_compile() and cls_sampler_compile() only check their bits.
+/* Opens the host: a context without a device. Its samplers do what those of a device do, in plain
+ * C, one row after the other, with the same results. No OpenCL is needed or called, and nothing is
+ * compiled: cls_context_compile() and cls_sampler_compile() only check their bits.
  *
  * Calls that enqueue take no queue and no events: `queue` is NULL, n_wait is 0, the work is done
  * when the call returns, and *done becomes NULL. Buffers are of the kind CLS_BUFFER_HOST. Slot

@@ -11,16 +11,16 @@ extern "C" {
 
 /* Looks the end of each request's text up in the text itself, on the device, and drafts what
  * followed there. The text is what the slot has in order: the prompt, earlier turns and the output,
- * of which the sampler's `max_history` latest tokens are searched (up to 1,048,576), and what was
- * rolled back is none of it. Of the earlier places that end with the text's last n tokens, the one
- * with the largest n counts, from max_n down to min_n, and of these the nearest to the end. (vLLM's
+ * without what was rolled back. The sampler's `max_history` latest tokens of it are searched (up to
+ * 1,048,576). The look-up takes the earlier place that ends with the text's last n tokens for the
+ * largest n, from max_n down to min_n, and of several such places the nearest to the end. (vLLM's
  * n-gram proposer also begins with max_n, but takes the farthest place; llama.cpp's takes the
  * nearest one, of one n.)
  *
  * The drafts are the tokens that followed there. Where these reach the end of the text, the drafts
  * go on with the first of them: they repeat what lies between the place and the end, as copies of
- * LZ77 do. vLLM and llama.cpp end their drafts there. In a text that repeats itself the nearest
- * place is one period from the end, and that would be all. A request thus gets either k drafts or
+ * LZ77 do. (vLLM and llama.cpp end their drafts there. In a text that repeats itself, where the
+ * nearest place is one period from the end, those are few.) A request thus gets either k drafts or
  * none. */
 typedef struct cls_draft_call {
     size_t struct_size;

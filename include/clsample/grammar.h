@@ -11,9 +11,9 @@
  * request stops, whether or not stop_ids names that id. A token that the state does not allow,
  * which only cls_accept() or `output` of cls_slot_begin() can add, leaves the request without a
  * state: its rows get CLS_ROW_EMPTY until a rollback, a turn, another beginning, or parameters with
- * another grammar or none. Parameters with the same grammar keep the state, whatever else they
- * change, params->grammar_state too. A forced id that the state does not allow is not emitted: its
- * row gets CLS_ROW_EMPTY, and the id stays due, as with masks. While a request thinks
+ * another grammar or none. Parameters with the same grammar keep the state, even if
+ * params->grammar_state differs. A forced id that the state does not allow is not emitted: its row
+ * gets CLS_ROW_EMPTY, and the id stays due, as with masks. While a request thinks
  * (params->thinking_start) its grammar does not apply; it begins behind the last id of
  * thinking_end. Only the prompt, or an empty thinking_start, begins the thinking of such a request:
  * its output cannot. params->min_tokens does not keep a complete text from its end: where all ids
@@ -52,14 +52,14 @@ typedef struct cls_grammar_options {
 
 CLS_INIT_FUNCTION(cls_grammar_options)
 
-/* What cls_grammar_query() tells. Set struct_size before the call. */
+/* What cls_grammar_query() reports. Set struct_size before the call. */
 typedef struct cls_grammar_info {
     size_t struct_size;
     uint32_t vocab;     /* as in the options */
     uint32_t states;    /* as in the options */
-    uint32_t classes;   /* of ids that no state distinguishes; those that none allows are one */
+    uint32_t classes;   /* of ids that no state distinguishes; ids that none allows are one */
     uint32_t bitmaps;   /* sets of ids that are stored as bitmaps */
-    uint64_t bytes;     /* of each sampler in which a request uses the grammar */
+    uint64_t bytes;     /* that each sampler takes in which a request uses the grammar */
     uint8_t digest[32]; /* SHA-256 of the automaton: equal if and only if two have equal vocab,
                            states, transitions, final states and end ids; the order of end ids does
                            not matter */
@@ -67,22 +67,23 @@ typedef struct cls_grammar_info {
 
 CLS_INIT_FUNCTION(cls_grammar_info)
 
-/* Makes a grammar, on the host alone; a sampler takes it to the device with the first request that
- * uses it, and gives the memory free with the last one. Any thread may call this.
+/* Makes a grammar, on the host alone; a sampler uploads it with the first request that uses it, and
+ * frees that memory with the last one. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: the message names the array and the index, or says how many bytes the
  * grammar would take if that is more than max_bytes; CLS_OUT_OF_MEMORY. */
 CLS_API CLS_WARN_UNUSED cls_status cls_grammar_create(const cls_grammar_options *options,
                                                       cls_grammar **grammar);
 
-/* Gives a grammar up. Requests that use it go on. NULL does nothing. Any thread may call this. */
+/* Releases a grammar. Requests that use it continue. NULL does nothing. Any thread may call this.
+ */
 CLS_API void cls_grammar_destroy(cls_grammar *grammar);
 
 /* CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_grammar_query(const cls_grammar *grammar,
                                                      cls_grammar_info *info);
 
-/* States that no transition leads to: a request that an end id has ended, and one whose text left
- * the grammar. Both allow no id. */
+/* States that no transition leads to: that of a request which an end id has ended, and that of a
+ * text which has left the grammar. Neither allows an id. */
 #define CLS_GRAMMAR_ENDED 2147483646u
 #define CLS_GRAMMAR_DEAD 2147483647u
 

@@ -36,9 +36,9 @@ typedef struct cls_params {
      * kept. 0, negative or at least vocab: off. Default 0. */
     int32_t top_k;
 
-    /* Keep the smallest set of most likely tokens (lower ids first among equal ones) whose
-     * probability reaches top_p of what the stages before it kept. 1: off (default). 0 or less
-     * keeps one token. Above 1 or NaN: refused. (Holtzman et al. 2020) */
+    /* Keep the smallest set of most likely tokens whose probability, among the tokens that the
+     * stages before it kept, reaches top_p. Equal tokens enter it by ascending ids. 1: off
+     * (default). 0 or less keeps one token. Above 1 or NaN: refused. (Holtzman et al. 2020) */
     float top_p;
 
     /* Keep the tokens that are at least min_p times as likely as the most likely one; 1 keeps only
@@ -46,16 +46,16 @@ typedef struct cls_params {
      */
     float min_p;
 
-    /* The position of the request's first output token, which is the counter of the random numbers.
-     * cls_slot_begin() reads it; the slot counts from there on. Default 0. */
+    /* The position of the request's first output token. Positions are the counter of the random
+     * numbers. cls_slot_begin() reads this field, and the slot counts on from it. Default 0. */
     uint32_t position;
 
     /* The same seed, stream and position draw the same random number on every device and in every
-     * batch. Streams distinguish requests that share a seed. The generator is Philox4x32-10
-     * (Salmon et al. 2011) with key = seed and counter = (position, purpose, stream low, stream
-     * high). Defaults 0: cls_params_init() draws nothing, so that requests whose seeds are not set
-     * draw the same tokens from the same logits. The caller draws a seed where none is given, and
-     * keeps it to repeat the text; 0 is a seed as any other. */
+     * batch. Streams distinguish requests that share a seed. The generator is Philox4x32-10 (Salmon
+     * et al. 2011) with key = seed and counter = (position, purpose, stream low, stream high).
+     * Defaults 0. cls_params_init() draws no seed, so that requests whose seeds are not set draw
+     * the same tokens from the same logits. The caller draws a seed where none is given, and keeps
+     * it to repeat the text. 0 is a seed like any other. */
     uint64_t seed;
     uint64_t stream;
 
@@ -147,11 +147,12 @@ typedef struct cls_params {
     float mirostat_tau;
     float mirostat_eta;
 
-    /* Adaptive p: after the chain, tokens are preferred whose probability is near a value that
-     * follows from the earlier draws, so that the drawn probabilities are adaptive_target on
-     * average. Below 0: off (default -1). Above 1 or NaN: refused. adaptive_decay, [0, 0.99], is
-     * the factor by which the weight of an earlier draw in that average decreases with each token;
-     * default 0.9. Mirostat turns adaptive p off. (llama.cpp's adaptive_p) */
+    /* Adaptive p: after the chain, the draw prefers tokens whose probability is near a moving
+     * value. That value follows from the earlier draws, so that the drawn probabilities are
+     * adaptive_target on average. Below 0: off (default -1). Above 1 or NaN: refused.
+     * adaptive_decay, [0, 0.99], is the factor by which the weight of an earlier draw in that
+     * average decreases with each token; default 0.9. Mirostat turns adaptive p off. (llama.cpp's
+     * adaptive_p) */
     float adaptive_target;
     float adaptive_decay;
 
@@ -161,21 +162,21 @@ typedef struct cls_params {
 
     /* DRY: multiplier * base^(n - allowed length) is subtracted from the logit of a token that
      * would continue a repetition of length n, if n is at least the allowed length. Repetitions are
-     * searched for in the last dry_window tokens of prompt and output (0, the default: as many as
-     * the sampler's `max_history`, of which DRY sees at most 16,384; more than that: refused). They
-     * do not reach beyond the last sequence breaker, and breakers of one token are not penalised.
-     * Multiplier 0 (default) or base below 1: off. A negative multiplier rewards repetition. A
-     * multiplier beyond +-1e30, a base above 1e30 and NaN are refused. Default base 1.75, allowed
-     * length 2. (p-e-w's DRY, as in llama.cpp) */
+     * searched for in the last dry_window tokens of prompt and output. 0 (default): in the
+     * sampler's `max_history` tokens, of which DRY sees at most 16,384. More than that: refused.
+     * They do not reach beyond the last sequence breaker, and breakers of one token are not
+     * penalised. Multiplier 0 (default) or base below 1: off. A negative multiplier rewards
+     * repetition. A multiplier beyond +-1e30, a base above 1e30 and NaN are refused. Default base
+     * 1.75, allowed length 2. (p-e-w's DRY, as in llama.cpp) */
     float dry_multiplier;
     float dry_base;
     uint32_t dry_allowed_length;
     uint32_t dry_window;
     cls_sequences dry_breakers;
 
-    /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
-     * last `max_history` tokens, at most 16,384, or in those that ngram_window and
-     * ngram_output_only leave. 1 bans all of these tokens. 0: off (default). */
+    /* Ban each token that would repeat an n-gram of this many tokens, which occurs in the last
+     * `max_history` tokens (at most 16,384), or in those that ngram_window and ngram_output_only
+     * select. 1 bans all of these tokens. 0: off (default). */
     uint32_t no_repeat_ngram;
 
     /* Sequences that must not occur in the output: the last id of a sequence is banned while the
@@ -186,12 +187,11 @@ typedef struct cls_params {
     /* The stop ids are banned until the output has min_tokens tokens. A stop id that enters the
      * output in another way (cls_accept(), cls_slot_begin()'s output) stops the request only if the
      * output, including this id, has at least min_tokens tokens. max_tokens stops the request in
-     * any case. Default 0.
-     * It does not apply where only ends are left, since nothing could follow: where allowed_ids
-     * holds ids and all of them are stop ids, and in a state of the grammar in which all ids that
-     * the state and allowed_ids allow are end ids or stop ids. A stop id that such a state allows
-     * ends the text, and with it the request. What a step's mask, biases or other bans leave does
-     * not count: a row without other ids is CLS_ROW_EMPTY then. */
+     * any case. Default 0. It does not apply where only ends are left, since nothing could follow:
+     * if allowed_ids holds ids and all of them are stop ids, or if the grammar's state and
+     * allowed_ids together allow only end ids and stop ids. A stop id that such a state allows ends
+     * the text, and with it the request. A step's mask, biases and other bans are not considered:
+     * if they forbid all other ids, the row is CLS_ROW_EMPTY. */
     uint32_t min_tokens;
 
     /* Only these ids may be drawn, any number of them; they cost as much as a mask. An empty list
@@ -207,18 +207,18 @@ typedef struct cls_params {
     float top_a;
 
     /* Thinking budget: the thinking of a reasoning model ends after thinking_budget tokens. It
-     * begins when the text, prompt and output together, ends with the ids of thinking_start (at
-     * the beginning of the request if that is empty), and ends when the text ends with those of
-     * thinking_end. With a grammar it begins only where the last of these ids is prompt, never in
-     * the output: no string of the output turns the grammar off. Output tokens in between count.
-     * When thinking_budget of them have followed without thinking_end, the next rows emit the ids
-     * of thinking_forced, one after another, and sampling continues after the last one. A budget of
-     * 0 forces it at once. doc/integration.md, "Thinking budgets, forced text and loops", has the
-     * details. An empty thinking_forced is off (default); a budget is refused then, and a start or
-     * an end, unless relaxed_top_k needs them or a grammar, which does not apply while the request
-     * thinks. Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end
-     * longer than the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's
-     * and SGLang's thinking-budget processors) */
+     * begins when the text, prompt and output together, ends with the ids of thinking_start (at the
+     * beginning of the request if that is empty), and ends when the text ends with those of
+     * thinking_end. With a grammar it begins only where the last of these ids is prompt, so that no
+     * string of the output turns the grammar off. Output tokens in between count. When
+     * thinking_budget of them have followed without thinking_end, the next rows emit the ids of
+     * thinking_forced, one after another, and sampling continues after the last one. A budget of 0
+     * forces it at once. doc/requests.md, "Thinking budgets", has the details. An empty
+     * thinking_forced is off (default). A budget is then refused. So are a start and an end, unless
+     * relaxed_top_k or a grammar uses them: a grammar does not apply while the request thinks.
+     * Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end longer
+     * than the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's and
+     * SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
     cls_ids thinking_forced;
@@ -237,16 +237,15 @@ typedef struct cls_params {
      * Rows draw only ids that the grammar, allowed_ids and the step's mask allow. The slot keeps
      * the grammar, which may be destroyed after the call. One of another vocabulary than the
      * sampler's is refused, and so is a state that it does not have, or one without a grammar.
-     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. A
-     * request with min_tokens takes a bit of device memory for each state of its grammar. */
+     * min_tokens bans an end id of the grammar only if stop_ids has it. A request with min_tokens
+     * takes a bit of device memory for each state of its grammar. */
     const cls_grammar *grammar;
     uint32_t grammar_state;
 
-    /* What no_repeat_ngram looks at. ngram_window: the n-grams that lie in the last so many tokens;
-     * 0: in all (default); more than the sampler's `max_history`, or 16,384: refused.
-     * ngram_output_only: 1:
-     * those that lie in the output tokens since the last chunk of prompt; 0: prompt and output
-     * (default). ngram_exempt_ids, any number of ids, are never banned by it. (The rule of
+    /* Where no_repeat_ngram looks for n-grams. ngram_window: in this many of the latest tokens. 0:
+     * in all (default); more than the sampler's `max_history`, or 16,384: refused.
+     * ngram_output_only: 1: in the output tokens since the last chunk of prompt; 0: in prompt and
+     * output (default). ngram_exempt_ids, any number of ids, are never banned by it. (The rule of
      * DeepSeek-OCR and vLLM's window_size and whitelist_token_ids) */
     uint32_t ngram_window;
     int32_t ngram_output_only;
@@ -257,11 +256,27 @@ typedef struct cls_params {
      * of the set are likelier, and its probability is at least that of the likeliest less
      * relaxed_delta. It also accepts the row's own draw, which replaces the first draft that it
      * does not accept. A greedy row is judged by all tokens that it may take, at temperature 1.
-     * Not lossless; elsewhere the call's method decides. doc/integration.md has the details.
+     * Not lossless; elsewhere the call's method decides. doc/requests.md has the details.
      * relaxed_top_k 0: off (default); a delta is refused then. relaxed_delta: 0 (default) to 1.
      * (TensorRT-LLM's relaxed_topk and relaxed_delta) */
     uint32_t relaxed_top_k;
     float relaxed_delta;
+
+    /* Watermark: the draw takes the token of the row's final set that minimises -ln(u) / p, where p
+     * is the token's probability and u a number in (0, 1) that follows from the key, the token and
+     * the last watermark_context ids of the output; cls_watermark_detect() finds that in a text.
+     * Over all keys such tokens follow the row's distribution (Gumbel's trick). Neither seed nor
+     * position decides them, and several rows or `draws` of one slot give one token. The context
+     * has -1 in place of ids before the output, which begins again with a turn or a chunk of
+     * prompt. Greedy requests, forced ids and the tokens of cls_host_draw() are not marked. Nor are
+     * rows whose context has occurred before one of the 8,192 latest output tokens, as far as the
+     * sampler's `max_history` tokens show it: they are drawn as usual. 0: off (default); a key is
+     * refused then. Refused are more than 16 ids or more than `max_history`, and beside a watermark
+     * Mirostat, adaptive p, relaxed_top_k, steps with random_bits, and drafts that are verified by
+     * a method other than CLS_VERIFY_MATCH, which marks each token. (vLLM's Gumbel-max watermark)
+     */
+    uint32_t watermark_context;
+    uint64_t watermark_key;
 } cls_params;
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */

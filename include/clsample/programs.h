@@ -34,16 +34,13 @@ typedef enum cls_feature {
                                    this or the feature above */
     CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
     /* 4096 is reserved: no feature has this bit, and options that set it are refused. */
-    CLS_FEATURE_VERIFY = 8192,    /* cls_verify(), cls_draft() */
-    CLS_FEATURE_SHARD = 16384,    /* cls_shard_create() */
-    CLS_FEATURE_FORCED = 32768,   /* thinking budgets, loop stops, cls_slot_force() */
-    CLS_FEATURE_KEPT_SETS = 65536 /* kept_set of cls_outputs */
+    CLS_FEATURE_VERIFY = 8192,     /* cls_verify(), cls_draft() */
+    CLS_FEATURE_SHARD = 16384,     /* cls_shard_create() */
+    CLS_FEATURE_FORCED = 32768,    /* thinking budgets, loop stops, cls_slot_force() */
+    CLS_FEATURE_KEPT_SETS = 65536, /* kept_set of cls_outputs */
+    CLS_FEATURE_WATERMARK = 131072 /* watermark_context */
 } cls_feature;
-#define CLS_FEATURES_ALL 126975u /* all bits of cls_feature */
-
-/* Returns the name of a feature, such as "CLS_FEATURE_MASK", and "unknown" for any other value. The
- * string is static. Any thread may call this. */
-CLS_API CLS_RETURNS_NONNULL const char *cls_feature_name(cls_feature feature);
+#define CLS_FEATURES_ALL 258047u /* all bits of cls_feature */
 
 /* Compiles, warms up and checks the programs of these features that the context does not have yet,
  * for samplers to come. dtypes: types of logits as bits 1u << cls_dtype; 0: those of the context.

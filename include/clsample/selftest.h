@@ -31,7 +31,7 @@ CLS_INIT_FUNCTION(cls_selftest_report)
  * this first. Each answer is compared with the host's, for the same calls, and with numbers that
  * were recorded when the stage was written. Compiles all programs, allocates and blocks; takes less
  * than a second once kernels are compiled. Continues after a failed case. Any thread may call this.
- * Of a context without a device the host's answers are compared with the recorded ones, and the
+ * In a context without a device, the host's answers are compared with the recorded ones, and the
  * stage of the arithmetic has no cases.
  * report: NULL, or a struct to fill.
  * CLS_OK: all answers agree. CLS_SELF_TEST_FAILED: an answer is wrong, the message names the first

@@ -26,9 +26,9 @@
  * `size` and `more` are the same on all shards in each exchange: both follow from what all shards
  * know. doc/scaling.md says how many exchanges a step takes and how large they are.
  *
- * Devices may differ, but a top_k above the shortlist of one device (cls_device_info.shortlist) and
- * not above that of another is exchanged in two ways: such a step is refused when the shards meet.
- * Contexts that are created with the same options->shortlist have no such top_k. */
+ * Devices may differ. A top_k that exceeds the shortlist of one device (cls_device_info.shortlist)
+ * and not that of another is refused when the shards meet, because they would exchange different
+ * parts. Contexts that are created with the same options->shortlist have no such top_k. */
 #ifndef CLSAMPLE_SHARD_H
 #define CLSAMPLE_SHARD_H
 
@@ -64,11 +64,11 @@ CLS_INIT_FUNCTION(cls_shard_options)
  * is. */
 typedef struct cls_shard cls_shard;
 
-/* Makes a sampler, whose vocabulary is the whole one, a shard. Compiles CLS_FEATURE_SHARD, also for
- * float32, and allocates [max_rows, vocab] floats on the device and some more. Blocks. The sampler
- * must outlive the shard; a sampler has at most one. While a step is open, the sampler's other
- * calls return CLS_BAD_ARGUMENT; without an open step, cls_sample() and the other calls work as
- * usual on logits of the whole vocabulary. options: NULL for defaults.
+/* Makes a sampler of the whole vocabulary a shard. Compiles CLS_FEATURE_SHARD, also for float32,
+ * and allocates [max_rows, vocab] floats on the device and some more. Blocks. The sampler must
+ * outlive the shard; a sampler has at most one. While a step is open, the sampler's other calls
+ * return CLS_BAD_ARGUMENT; without an open step, cls_sample() and the other calls work as usual on
+ * logits of the whole vocabulary. options: NULL for defaults.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_create(cls_sampler *sampler,
@@ -100,15 +100,15 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_query(const cls_shard *shard, cls_s
 /* Opens a step: checks its arguments, enqueues the changes of slot calls and the computation of the
  * first partial, and flushes the queue. If the sampler's last step is on another queue, this call
  * or a merge flushes that queue, too. It does not wait, but may allocate memory for partials that
- * are larger than any before. The step is that of cls_sample(), and equal on all shards but for
- * buffers and for step->logits, which are the shard's own: [rows, count of the shard's tokens]; a
- * row_stride of 0 means that count. What `step` points to, also arrays on the host, must remain
- * until the step is complete or abandoned. All exchanges of the step use `queue`.
+ * are larger than any before. The step is that of cls_sample(). It is equal on all shards, except
+ * for the buffers and for step->logits, which are the shard's own: [rows, count of the shard's
+ * tokens]; a row_stride of 0 means that count. What `step` points to, also arrays on the host, must
+ * remain until the step is complete or abandoned. All exchanges of the step use `queue`.
  *
  * CLS_OK.
  * - CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for
- *   cls_sample(); CLS_BAD_ARGUMENT also if the partial of so many rows would exceed 16 GiB. To
- *   CLS_BUSY, a step of other requests than the last one is a step with changed host arrays. The
+ *   cls_sample(); CLS_BAD_ARGUMENT also if the partial of so many rows would exceed 16 GiB. A step
+ *   of other requests than the last one counts as a step with changed host arrays (CLS_BUSY). The
  *   runtime must tell the other shards, which abandon theirs: see cls_shard_digest(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_sample(cls_shard *shard, cl_command_queue queue,
                                                     const cls_step *step, cl_uint n_wait,

@@ -65,11 +65,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * Whether the request has stopped is determined again: with a larger max_tokens it continues. With
  * another penalty_scope or penalty_window the counts are computed again from the sampler's
  * `max_history` latest tokens, and older tokens no longer count. With a `max_history` of 0 another
- * scope is refused. Of a thinking budget it keeps the tokens that counted, but not more of them
- * than the new budget, and the forced ids that were emitted. Where it was off before, the thinking
- * begins with the call if thinking_start is empty. With the same grammar its state is kept, and
- * params->grammar_state is ignored; another one begins with the call, and so it does after a
- * rollback to a token before the call.
+ * scope is refused. A request that thinks keeps its count of tokens, limited to the new budget, and
+ * its place in the forced ids. If the budget was off before and thinking_start is empty, the
+ * thinking begins with the call. The same grammar keeps its state, and params->grammar_state is
+ * ignored. Another grammar begins with the call, also after a rollback to a token before the call.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
@@ -84,9 +83,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_
  *
  * The ids are tied to their places in the output: a token that cls_accept() adds takes the place of
  * the id that was due, and after a rollback the ids are due again at the same places. The call
- * replaces ids that are still due, and so does a beginning; the next turn drops them. With id_count
- * 0 none is due. Steps whose rows may be forced take one more launch until the request ends or gets
- * such a call.
+ * replaces ids that are still due. The next turn drops them, and so does a beginning. With id_count
+ * 0 no id is due. Steps whose rows may be forced take one more launch until the request ends or
+ * gets such a call.
  * ids: int32 [id_count], all in the vocabulary; NULL with 0.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
@@ -133,7 +132,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_comman
 /* Restores a saved state in a slot, whatever the slot held. The sampler must have the vocab,
  * counts, max_history and max_rollback of the sampler that saved it. `grammar`: the grammar that
  * the request follows, which the state names by its digest; NULL if it follows none. States that
- * version 0.3 or a later one saved can be loaded.
+ * version 0.11 or a later one saved can be loaded.
  * CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version does
  * not read, of a text of 2^31 tokens or more, of another kind of sampler, or of another grammar;
  * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;

@@ -205,10 +205,10 @@ typedef struct cls_accept_call {
     /* How many of its tokens each row accepts, 0 to per_row. Absent: per_row. */
     cls_ints counts;
 
-    /* How many of its latest tokens each row's slot takes back before, as cls_slot_rollback() does,
-     * 0 to the sampler's `max_rollback`. Absent: 0. Tokens that it would accept again at once stay:
-     * those at the beginning of the row's tokens that equal the ones taken back. They keep their
-     * adaptive state.
+    /* How many of its latest tokens each row's slot takes back before it accepts the row's tokens,
+     * as cls_slot_rollback() does: 0 to the sampler's `max_rollback`. Absent: 0. Tokens at the
+     * beginning of the row's tokens that equal the ones taken back stay, and keep their adaptive
+     * state.
      *
      * This is how a draft model's slots follow a verification, without the host: with that call's
      * `drafted` as `rollback`, its `emitted` as `counts`, its `tokens` as `tokens`, and max_drafts
@@ -227,12 +227,12 @@ CLS_INIT_FUNCTION(cls_accept_call)
 /* Enqueues the acceptance of tokens. They enter the slots' states as if they had been drawn. No
  * mask applies: a token is accepted even if a step's mask would forbid it.
  *
- * A token has no effect if its id is outside the vocabulary, if its row's slot is -1, or if the
- * request has stopped, perhaps by a token before it; nor has one of a row for which a device map
- * names a slot without a request. Mirostat and adaptive p update their state if the token is the
- * one that the slot's last deferred step drew (the first row's, if several rows shared the slot).
- * There is no row status, and cls_outputs.latest is not written. The slot's next row reports
- * whether a token ended its request. Queue, events and results: as cls_sample(). */
+ * A token has no effect if its id is outside the vocabulary, if its row's slot is -1 or, in a
+ * device map, a slot without a request, or if the request has stopped, perhaps by a token before
+ * it. Mirostat and adaptive p update their state if the token is the one that the slot's last
+ * deferred step drew (the first row's, if several rows shared the slot). There is no row status,
+ * and cls_outputs.latest is not written. The slot's next row reports whether a token ended its
+ * request. Queue, events and results: as cls_sample(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue,
                                               const cls_accept_call *call, cl_uint n_wait,
                                               const cl_event *wait, cl_event *done);

@@ -11,8 +11,8 @@ extern "C" {
 
 /* How drafts are verified. p is the distribution that the request's parameters make of the target's
  * logits, and q is the drafts' own distribution. With all methods a greedy request accepts a draft
- * if and only if it is the row's largest logit, and a request whose sampler needs each token before
- * the next one (Mirostat, adaptive p, top-p decay) takes one token a call. */
+ * if and only if it is the row's largest logit. With all methods a request takes one token a call
+ * if its sampler needs each token before the next one (Mirostat, adaptive p, top-p decay). */
 typedef enum cls_verify_method {
     /* A draft is accepted if and only if it is the token that cls_sample() would draw there;
      * otherwise that token is emitted. A seeded text is then bit for bit the text without drafts.
@@ -84,8 +84,8 @@ typedef struct cls_verify_call {
 
     /* Trees: [drafts], on the host only. Each entry is the index, among the request's drafts, of
      * the earlier draft that this one follows, or -1 if it follows the text. Absent: each draft
-     * follows the one before it. Only with CLS_VERIFY_MATCH: with the other methods sibling
-     * drafts would need the distribution by which they were drawn without replacement. */
+     * follows the one before it. Only with CLS_VERIFY_MATCH: the other methods would need the
+     * distribution by which sibling drafts were drawn without replacement. */
     cls_ints parents;
 
     /* A cls_draft_kind, for CLS_VERIFY_STANDARD and CLS_VERIFY_BLOCK. A draft whose probability in
@@ -97,11 +97,11 @@ typedef struct cls_verify_call {
      * gets its token nevertheless. 0 (default): a token of the target follows. */
     int32_t disable_bonus;
     cls_buffer draft; /* [drafts, vocab]: the drafts' own distributions */
-    /* Where they lie in `draft`, in elements, as ids_stride and ids_request_stride say of the ids.
-     * A loop makes [most drafts, requests, vocab]: draft_stride is requests * vocab, and
-     * draft_request_stride is vocab. Each is 0 or at least vocab; draft_stride 0: vocab. With
-     * CLS_DRAFT_LOGITS the last distribution must begin less than 2^31 times the strides' greatest
-     * common divisor after the first one. */
+    /* Where they lie in `draft`, in elements. The strides work as those of the ids. A loop makes
+     * [most drafts, requests, vocab]: draft_stride is requests * vocab, and draft_request_stride is
+     * vocab. Each is 0 or at least vocab; draft_stride 0: vocab. With CLS_DRAFT_LOGITS the last
+     * distribution must begin less than 2^31 times the strides' greatest common divisor after the
+     * first one. */
     uint64_t draft_stride, draft_request_stride;
 
     cls_mask mask;       /* as in cls_step, indexed by target rows */
@@ -130,7 +130,7 @@ typedef struct cls_verify_call {
     cls_buffer emitted;  /* int32 [requests]: the number of tokens in all */
 
     /* int32 [requests, max_drafts]: the indices of the emitted drafts, then -1. In a tree they are
-     * the path whose keys and values are to be kept. */
+     * the path, whose keys and values the runtime keeps. */
     cls_buffer nodes;
 
     /* int32 [requests]: the cls_row_status bits of all rows that were read. The method reads its
@@ -150,36 +150,38 @@ typedef struct cls_verify_call {
     cls_buffer latest;
 
     /* What else to write about the emitted tokens, or NULL. In place of the rows of a step, the
-     * outputs have [requests, max_drafts + 1] places, as `tokens` has, and behind a request's last
-     * token the marks of a row without a token. So has `given.ids`; kept_set.offsets has one
-     * number more than there are places. Token k of a request was emitted at the row after tokens 0
-     * to k - 1, in a tree along the path that was emitted. The outputs describe that row's own
-     * distribution, raw or final, also where a draft was refused and a token of the residual took
-     * its place. They are those of cls_sample() at this row, bit for bit, for a token that it draws
-     * there or that cls_slot_force() makes it emit. `probs`, `final_logits` and `latest` must be
-     * absent. */
+     * outputs have [requests, max_drafts + 1] places, as `tokens` has. Behind a request's last
+     * token they have the marks of a row without a token. `given.ids` has the same places, and
+     * kept_set.offsets one number more than there are places. Token k of a request was emitted at
+     * the row after tokens 0 to k - 1, in a tree along the path that was emitted. The outputs
+     * describe that row's own distribution, raw or final, even if a draft was refused and a token
+     * of the residual took its place. They are what cls_sample() reports at this row, bit for bit,
+     * if it draws the token there or cls_slot_force() makes it emit the token. `probs`,
+     * `final_logits` and `latest` must be absent. */
     const struct cls_outputs *outputs;
 
-    /* int32 [requests]: how many of the request's draft ids are in the vocabulary, so how many
-     * tokens the sampler that drew them has accepted: the `rollback` of its cls_accept_call. */
+    /* int32 [requests]: how many of the request's draft ids are in the vocabulary. The sampler that
+     * drew the drafts has accepted this many tokens: pass it as the `rollback` of that sampler's
+     * cls_accept_call. */
     cls_buffer drafted;
 
     /* int32 [requests, max_drafts + 1]: the cls_row_status bits of each emitted token, as
-     * cls_sample() would give them at its row. The first place behind the last token has those of a
-     * row that gave no token (such as CLS_ROW_EMPTY), if one ended the verification or the request
-     * took no part in it; else and everywhere behind it CLS_ROW_SKIPPED stands. Requires
-     * CLS_FEATURE_LOGPROBS, CLS_FEATURE_PROBS, CLS_FEATURE_KEPT_SETS or CLS_FEATURE_ACCEPT. */
+     * cls_sample() would give them at its row. If a row without a token ended the verification
+     * (such as CLS_ROW_EMPTY), or the request took no part in it, the first place behind the last
+     * token has the bits of that row. All other places behind the last token have CLS_ROW_SKIPPED.
+     * Requires CLS_FEATURE_LOGPROBS, CLS_FEATURE_PROBS, CLS_FEATURE_KEPT_SETS or
+     * CLS_FEATURE_ACCEPT. */
     cls_buffer token_status;
 } cls_verify_call;
 
 CLS_INIT_FUNCTION(cls_verify_call)
 
 /* Enqueues a verification. It takes 4 to 6 kernel launches, whatever the number of drafts, and 2
- * more where parameters need the threshold search. With `outputs` or `token_status` it takes 1
- * more, and besides 2 for what is of the raw rows, 1 for what is of the final distributions, 1 for
- * entropy or kept_mass, and 2 for kept_set, or 3 if it has offsets. The random numbers are those of
- * Philox at the row's position; the draws that decide acceptance, and those that replace a refused
- * draft, have their own purposes in Philox's counter. Queue, events and results: as cls_sample().
+ * more where parameters need the threshold search. `outputs`, `token_status` or both take 1 launch
+ * more. Outputs of the raw rows add 2, those of the final distributions 1, entropy or kept_mass 1,
+ * and kept_set 2, or 3 if it has offsets. The random numbers are those of Philox at the row's
+ * position; the draws that decide acceptance, and those that replace a refused draft, have their
+ * own purposes in Philox's counter. Queue, events and results: as cls_sample().
  * CLS_OK; CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does
  * not support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue,

@@ -84,7 +84,11 @@
       "adaptive-target", "P", \
       "prefer tokens such that their probability is P on average (default -1: off)") \
     X(p, 29, FLOAT, adaptive_decay, END, 0.9f, 0, 0.99f, "between 0 and 0.99", \
-      "adaptive-decay", "D", "the decay of the average of --adaptive-target (default 0.9)")
+      "adaptive-decay", "D", "the decay of the average of --adaptive-target (default 0.9)") \
+    X(p, 57, UINT, watermark_context, END, 0, 0, 16, "0 (off) to 16", \
+      "watermark-context", "N", "mark the text, by its last N output tokens (default 0: off)") \
+    X(p, 58, UINT64, watermark_key, END, 0, 0, 0, NULL, \
+      "watermark-key", "KEY", "the key of --watermark-context (default 0)")
 
 #define CLS_PENALTY_PARAMS(X, p) \
     X(p, 8, FLOAT, repetition_penalty, END, 1, 1e-30f, 1e30f, \

@@ -20,6 +20,7 @@ enum cls_kernel {
     CLS_SEARCH,
     CLS_DISTRIBUTION,
     CLS_REPORT,
+    CLS_WATERMARK,
     CLS_FORCE,
     CLS_KEPT,
     CLS_ACCEPT,
@@ -39,7 +40,8 @@ const char *cls_kernel_name(enum cls_kernel kernel);
 static inline int cls_kernel_covers_tiles(enum cls_kernel kernel)
 {
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ||
-           kernel == CLS_KEPT || kernel == CLS_RESIDUAL || kernel == CLS_SHARD_SURVEY;
+           kernel == CLS_KEPT || kernel == CLS_RESIDUAL || kernel == CLS_WATERMARK ||
+           kernel == CLS_SHARD_SURVEY;
 }
 
 /* -------------------------------------------------------------- table.c */
@@ -68,6 +70,7 @@ enum {
     CLS_REPORT_0,
     CLS_REPORT_1,
     CLS_REPORT_2,
+    CLS_WATERMARK_0,
     CLS_FORCE_0,
     CLS_KEPT_0,
     CLS_KEPT_1,
@@ -108,7 +111,7 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
 /* What a step may need beside cls_feature bits: a list of the context's length, since a row may
  * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_SHORTLIST has programs for it.
  */
-#define CLS_NEED_LONG_LIST 131072u
+#define CLS_NEED_LONG_LIST 262144u
 #define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST)
 
 /* Returns 1 if a variant can run steps that need these features. */

@@ -17,6 +17,7 @@ SOURCE(pass)
 SOURCE(search)
 SOURCE(distribution)
 SOURCE(report)
+SOURCE(watermark)
 SOURCE(force)
 SOURCE(kept)
 SOURCE(accept)
@@ -85,6 +86,8 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_REPORT_1] = {"report-row", CLS_REPORT, FILE_OF(report), "", ALL & ~CLS_FEATURE_VERIFY, 1,
                       128},
     [CLS_REPORT_2] = {"report-verified", CLS_REPORT, FILE_OF(report), " -DPLACES=1", ALL, 1, 128},
+    [CLS_WATERMARK_0] = {"watermark", CLS_WATERMARK, FILE_OF(watermark), " -DFORCED=1", ALL, 1,
+                         128},
     [CLS_FORCE_0] = {"force", CLS_FORCE, FILE_OF(force), " -DFORCED=1", ALL, 0, 0},
     [CLS_KEPT_0] = {"kept", CLS_KEPT, FILE_OF(kept), " -DROW=0", 0, 1, 0},
     [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), "", ALL & ~CLS_FEATURE_VERIFY, 1, 64},
@@ -124,7 +127,8 @@ static const struct {
     [CLS_DISTRIBUTION] = {"cls_distribution", CLS_FEATURE_PROBS | CLS_FEATURE_LOGPROBS, ROW},
     [CLS_REPORT] = {"cls_report", CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS,
                     ROW | CLS_FEATURE_VERIFY},
-    [CLS_FORCE] = {"cls_force", CLS_FEATURE_FORCED, 0},
+    [CLS_WATERMARK] = {"cls_watermark", CLS_FEATURE_WATERMARK, 0},
+    [CLS_FORCE] = {"cls_force", CLS_FEATURE_FORCED | CLS_FEATURE_WATERMARK, 0},
     [CLS_KEPT] = {"cls_kept", CLS_FEATURE_KEPT_SETS, ROW | CLS_FEATURE_VERIFY},
     [CLS_ACCEPT] = {"cls_accept",
                     CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
@@ -211,6 +215,8 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
         features |= CLS_FEATURE_HISTORY;
     if (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS | CLS_SLOT_FORCED | CLS_SLOT_GRAMMAR))
         features |= CLS_FEATURE_FORCED;
+    if (slot->watermark != 0)
+        features |= CLS_FEATURE_WATERMARK;
     return features;
 }
 
@@ -231,17 +237,10 @@ static const char *const features[] = {
     "CLS_FEATURE_VERIFY",
     "CLS_FEATURE_SHARD",
     "CLS_FEATURE_FORCED",
-    "CLS_FEATURE_KEPT_SETS", /* "unknown" is CLS_FEATURE_RESERVED */
+    "CLS_FEATURE_KEPT_SETS",
+    "CLS_FEATURE_WATERMARK", /* "unknown" is CLS_FEATURE_RESERVED */
 };
 enum { FEATURES = sizeof features / sizeof features[0] };
-
-const char *cls_feature_name(cls_feature feature)
-{
-    int i = 0;
-    while (i < FEATURES && (uint32_t)feature != UINT32_C(1) << i)
-        i++;
-    return i < FEATURES ? features[i] : "unknown";
-}
 
 void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t bits)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a request's text says of its next token: the id that it must be, if it must be one, which
- * ids the grammar allows, and whether it ends the request. */
+/* What a request's text says of its next token: the id that it must be, if it must be one, whether
+ * the grammar allows it, and whether it ends the request. */
 #include "reference/reference.h"
 
 uint32_t cls_text_entry(const cls_host_slot *h, uint32_t back)
@@ -35,7 +35,9 @@ static int32_t due_id(const cls_host_slot *h)
                : -1;
 }
 
-uint32_t cls_text_thinking(const cls_host_slot *h, uint32_t id, int is_output)
+/* Returns the state of the thinking after an id: 0 outside it, else 1 plus the output tokens that
+ * count. */
+static uint32_t thinking_after(const cls_host_slot *h, uint32_t id, int is_output)
 {
     const cls_slot *const s = &h->slot;
     const cls_params *const p = h->params;
@@ -52,7 +54,7 @@ uint32_t cls_text_thinking(const cls_host_slot *h, uint32_t id, int is_output)
     return is_output && due < 0 ? s->thinking + 1 : s->thinking; /* due ids do not count */
 }
 
-int32_t cls_text_forced(const cls_host_slot *h)
+int32_t cls_text_due(const cls_host_slot *h)
 {
     const cls_slot *const s = &h->slot;
     const uint32_t at = s->outputs - s->forced_from;
@@ -96,7 +98,9 @@ int cls_text_leaves_ends(const cls_host_slot *h)
     return any;
 }
 
-uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id)
+/* Returns the state of the grammar after an output token. Where only ends are left, a stop id ends
+ * it before min_tokens, too. */
+static uint32_t grammar_after(const cls_host_slot *h, uint32_t id)
 {
     if (!grammar_applies(h))
         return h->slot.grammar_state;
@@ -109,21 +113,30 @@ uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id)
 
 int cls_text_allows(const cls_host_slot *h, uint32_t id)
 {
-    return !grammar_applies(h) || cls_text_grammar(h, id) != CLS_GRAMMAR_DEAD;
+    return !grammar_applies(h) ||
+           grammar_next(h->params->grammar->words, h->slot.grammar_state, id) != CLS_GRAMMAR_DEAD;
 }
 
 /* ------------------------------------------------------------------------ the end */
 
-uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id)
+uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs)
 {
     const cls_slot *const s = &h->slot;
-    const uint32_t outputs = s->outputs + 1;
-    const uint32_t ended =
-        cls_text_grammar(h, id) == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK;
     if (outputs >= s->min_tokens && is_stop_id(h, id))
-        return CLS_ROW_STOPPED | ended;
+        return CLS_ROW_STOPPED;
     return s->max_tokens != 0 && outputs >= s->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
-                                                          : ended;
+                                                          : CLS_ROW_OK;
+}
+
+cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output)
+{
+    cls_text_state next = {thinking_after(h, id, is_output), h->slot.grammar_state, CLS_ROW_OK};
+    if (is_output) {
+        next.grammar = grammar_after(h, id);
+        next.ends = cls_text_stops(h, id, h->slot.outputs + 1) |
+                    (next.grammar == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK);
+    }
+    return next;
 }
 
 /* Returns 1 if the text, followed by an entry, ends with n output tokens that stand there `repeats`

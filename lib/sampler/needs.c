@@ -31,7 +31,8 @@ static uint64_t digest_of(const cls_request *r)
     uint64_t hash = cls_arrays_hash(r->forced != NULL ? r->forced_digest : 1, &r->params);
     if (r->grammar != NULL)
         hash = cls_hash_bytes(hash, r->grammar->grammar->digest, CLS_DIGEST_SIZE);
-    return cls_hash_bytes(hash, &r->slot, offsetof(cls_slot, position));
+    return cls_hash_bytes(hash, &r->slot.flags,
+                          offsetof(cls_slot, next_adaptive) - offsetof(cls_slot, flags));
 }
 
 /* Adds a request's share so many times: once, or -1 times, as a number modulo 2^64. */

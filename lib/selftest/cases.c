@@ -209,6 +209,13 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_GRAMMAR | WITH_ALLOWED | WITH_STOP | WITH_THINKING, 0,
      "a grammar, only ends", ANY, {I(min_tokens, 99), I(thinking_budget, 3)}},
 
+    {ST_FORCED, ROW_PEAKED, WITH_TEXT, 0, "a watermark",
+     PROOF(V(WATERMARK_0) | V(FORCE_0)), {I(watermark_context, 4), L(watermark_key, 42)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_MASK, 0, "a watermark of top-k 9",
+     PROOF(V(WATERMARK_0)), {I(watermark_context, 6), L(watermark_key, 7), I(top_k, 9)}},
+    {ST_FORCED, ROW_FLAT, WITH_TEXT, 0, "a watermark of top-p .75, then as usual",
+     ANY, {I(watermark_context, 1), F(top_p, .75)}},
+
     {ST_SHARDS, ROW_PEAKED, 0, 0, "top-p .9 of top-k 12, a shard",
      PROOF(SHARDS | V(SHARD_SURVEY_0)), {I(top_k, 12), F(top_p, .9), F(min_p, .0078125)}},
     {ST_SHARDS, ROW_TEXT, WITH_TEXT, 0, "top-k 12, changed, a shard",

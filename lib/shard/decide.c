@@ -16,8 +16,9 @@ static cls_row_exchange decide_slot(const cls_slot *slot, uint32_t wants, float 
         return exchange;
     if (slot->flags & CLS_SLOT_UNTRUNCATED) {
         /* The drawn token is all that shards know of each other's tokens. */
-        exchange.kind =
-            wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_EXCHANGE_LOGITS : CLS_EXCHANGE_PLAIN;
+        exchange.kind = wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) || slot->watermark != 0
+                            ? CLS_EXCHANGE_LOGITS
+                            : CLS_EXCHANGE_PLAIN;
         return exchange;
     }
     if (!(slot->flags & CLS_SLOT_GREEDY) && cls_slot_infills(slot))

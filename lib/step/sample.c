@@ -12,6 +12,8 @@ cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done)
         code = cls_step_launch(plan, c, CLS_PASS, plan->arg_set, NULL);
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_launch(plan, c, CLS_SEARCH, plan->arg_set, done);
+    if (code == CL_SUCCESS && (plan->needs & CLS_FEATURE_WATERMARK))
+        code = cls_step_launch_twice(plan, c, CLS_WATERMARK);
     return code;
 }
 
@@ -20,7 +22,7 @@ cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done)
  * again. */
 static cl_int write_force_args(cls_plan *plan, cls_commands *c)
 {
-    plan->forces = (plan->needs & CLS_FEATURE_FORCED) != 0;
+    plan->forces = (plan->needs & (CLS_FEATURE_FORCED | CLS_FEATURE_WATERMARK)) != 0;
     if (!plan->forces)
         return CL_SUCCESS;
     const cl_int code = cls_args_write(plan, c, CLS_ARG_SET_FORCE);
@@ -88,7 +90,12 @@ static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
                           "later cls_accept() would accept it for rows without a token",
                           (int)s->invalid_token);
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
-    return cls_row_slots_check(sampler, s->rows, s->defer_accept, plan);
+    const cls_status status =
+        cls_row_slots_check(sampler, &s->slots, s->rows, s->defer_accept, plan);
+    return status == CLS_OK && (plan->has & CLS_HAS_RANDOM) && (plan->needs & CLS_FEATURE_WATERMARK)
+               ? cls_refuse("step->random_bits is set, but params->watermark_context decides the "
+                            "draw of a slot that step->slots names or may name")
+               : status;
 }
 
 const cls_call cls_step_call = {&cls_step_operands, read_step,    finish_step,
@@ -119,7 +126,13 @@ static cls_status read_accepted(const void *callers, cls_plan *plan)
 
 static cls_status finish_accepted(cls_sampler *s, cls_plan *plan)
 {
-    return cls_row_slots_check(s, plan->step.rows, 0, plan);
+    return cls_row_slots_check(s, &plan->accept.slots, plan->step.rows, 0, plan);
+}
+
+void cls_accept_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    (void)s;
+    a->per_row = plan->accept.per_row;
 }
 
 static cl_int launch_accepted(cls_plan *plan, cls_commands *c, cl_event *done)

@@ -45,7 +45,13 @@ from ._results import (
     Step as Step,
     Verified as Verified,
 )
-from ._rows import clear as clear, draw as draw, kept_offsets as kept_offsets, sample as sample
+from ._rows import (
+    Watermark as Watermark,
+    clear as clear,
+    draw as draw,
+    sample as sample,
+    watermark_detect as watermark_detect,
+)
 from ._sampler import Sampler as Sampler
 from ._types import (
     FEATURES_ALL as FEATURES_ALL,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Parameters of a request as a dict, and those of other systems converted into it.
 
-What each system's names are here is in the tables below; doc/integration.md has the same names,
+What each system's names are here is in the tables below; doc/parameters.md has the same names,
 with the differences that remain. A name that no table has is refused.
 """
 

@@ -23,6 +23,8 @@ _fill_params = Filler("cls_params", "the request", Params.__annotations__)
 def new_params(values: Mapping[str, Any], keep: List[Any]) -> Any:
     """A cls_params of keyword arguments."""
     params = new("cls_params")
+    if "watermark_key" in values:
+        values = {"watermark_context": 4, **values}
     _fill_params(params, values, keep)
     return params
 

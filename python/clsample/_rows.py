@@ -11,7 +11,7 @@ import secrets
 import sys
 import threading
 import warnings
-from typing import Any, Dict, Iterable, List, Optional, OrderedDict, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, OrderedDict, Sequence, Tuple
 
 import numpy as np
 
@@ -151,14 +151,13 @@ def draw(
     return int(token[0])
 
 
-def kept_offsets(counts: Ids, capacity: int) -> np.ndarray[Any, Any]:
-    """The offsets of kept sets that lie one behind the other, int32 [rows + 1], from the numbers of
-    their tokens: those of Sampler.sample(kept_set={"capacity": capacity, "offsets": True})."""
-    numbers, rows = ids("counts", counts)
-    offsets = np.empty(rows + 1, np.int32)
-    limit = integer("capacity", capacity, "uint32_t")
-    must(lib.cls_host_kept_offsets(rows, numbers, limit, _structs.pointer(offsets, "int32_t")))
-    return offsets
+class Watermark(NamedTuple):
+    """What watermark_detect() finds: how many tokens count, their score, and the probability that
+    a text without the watermark has this score or a larger one. At most 0.01 counts as marked."""
+
+    scored: int
+    score: float
+    p_value: float
 
 
 def clear() -> None:
@@ -351,3 +350,13 @@ def _after_fork() -> None:
 atexit.register(clear)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def watermark_detect(tokens: Ids, key: int, context: int = 4) -> Watermark:
+    """Looks for the watermark of a request's watermark_key in a text: the ids of its output, from
+    its first token on."""
+    numbers, count = ids("tokens", tokens)
+    secret, width = integer("key", key, "uint64_t"), integer("context", context, "uint32_t")
+    scored, score, p_value = ffi.new("uint32_t *"), ffi.new("double *"), ffi.new("double *")
+    must(lib.cls_watermark_detect(numbers, count, width, secret, scored, score, p_value))
+    return Watermark(scored[0], score[0], p_value[0])

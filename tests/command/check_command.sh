@@ -72,16 +72,10 @@ refused "none.npy: cannot be opened: No such file or directory" sample --logits 
 refused "[.]: cannot be read: Is a directory" sample --logits .
 
 host_refused "--temperature: .*'x'" --temperature x
-host_refused "--temperature" --temperature -1
-host_refused "--temperature" --temperature inf
-host_refused "--temperature" --temperature nan
 host_refused "--top-k: '1.5'" --top-k 1.5
 host_refused "--top-k: '9999999999'" --top-k=9999999999
-host_refused "--top-p" --top-p 1.5
-host_refused "--top-p" --top-p nan
-host_refused "--min-p" --min-p 2
-host_refused "--top-a: top_a is 2; it must be between 0 (off) and 1" --top-a 2
 host_refused "--min-p" --min-p=-0.5
+host_refused "--top-a: top_a is 2; it must be between 0 (off) and 1" --top-a 2
 host_refused "--chain: 'other' is neither a preset (default, vllm or llama) nor a stage" \
     --chain other
 host_refused "--chain: 'lama' is .*; did you mean llama?$" --chain lama
@@ -91,12 +85,6 @@ host_refused "--chain: '' is neither a preset" --chain top_k,,top_p
 host_refused "--chain: stage 'top-k' occurs twice" --chain top_k,temp,top-k
 host_refused "parameters: --top-k is set, but --chain has no such stage$" \
     --chain temperature,top_p --top-k 3
-host_refused "--dynatemp-range" --dynatemp-range -1
-host_refused "--dynatemp-exp" --dynatemp-exp -1
-host_refused "--top-n-sigma" --top-n-sigma nan
-host_refused "--typical" --typical 1.5
-host_refused "--xtc-probability" --xtc-probability 2
-host_refused "--xtc-threshold" --xtc-threshold=-0.1
 host_refused "--p-less: this option takes no value" --p-less=1
 host_refused "--infill: this option requires --infill-end" --infill
 host_refused "--infill-end: 37 is not a token" --infill --infill-end 3,37
@@ -104,13 +92,6 @@ host_refused "--infill-end: 'x'" --infill --infill-end x
 host_refused "f32.npy: the array must be int32 .vocab." --infill --infill-end 3 --infill-prefix \
     f32.npy
 host_refused "--min-keep: '-1'" --min-keep -1
-host_refused "--mirostat: .* 3;" --mirostat 3
-host_refused "--mirostat-ent" --mirostat-ent 101
-host_refused "--mirostat-lr" --mirostat-lr -1
-host_refused "--adaptive-target" --adaptive-target 1.5
-host_refused "--adaptive-decay" --adaptive-decay 1
-host_refused "--top-p-decay" --top-p-decay 0
-host_refused "--top-p-min" --top-p-min 0
 host_refused "--top-p-reset-id: 'x'" --top-p-reset-id x
 host_refused "--logprobs-top: 129 is too large; the most is 128" --logprobs-top 129
 host_refused "--logprobs-top-ids: it requires --logprobs-top" --logprobs-top-ids x.npy
@@ -247,7 +228,6 @@ wrong p_less 1 '"p_less": the value is neither true nor false'
 wrong infill '"yes"' '"infill": the value is neither true nor false'
 wrong chain '[1]' '"chain": entry 0 is not a string'
 wrong chain '["top_k","top_k"]' "\"chain\": stage 'top-k' occurs twice"
-wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is neither a preset"
 json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' \
     'row 0: "top_k" is set, but "chain" has no such stage$'
 host_refused "no.json: cannot be opened: No such file or directory" --params no.json
@@ -451,15 +431,8 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
 # shellcheck disable=SC2086
 {
     both $f
-    both $f --temperature 0
     both $f --temperature 2.5 --seed 3 --draws 20
-    both $f --top-k 4 --draws 20
     both $f --top-k -1 --top-p 0.6 --position 7
-    both $f --top-p 0 --seed 1
-    both $f --min-p 0.2 --draws 3
-    for chain in default vllm llama; do
-        both $f --temperature 1.7 --top-k 12 --top-p 0.8 --min-p 0.1 --chain $chain --draws 4
-    done
     both $f --mask mask.npy
     both $f --seeds seeds.npy --stream 18446744073709551615
     both $f --params mixed.json --draws 7
@@ -611,7 +584,10 @@ mkdir -p sources/data
 cp "$here/../../examples/demo.sh" sources
 cp "$here/../../examples/data/"* sources/data
 check "demo.sh" env LC_ALL=C.UTF-8 sh sources/demo.sh "$clsample"
-for word in little . that; do says "demo.sh" "^' *$word' .*█" out; done
-is "demo.sh: tokens without words" "$(grep '#[0-9]' out)" ''
+is "demo.sh: ways that draw the same" "$(grep -c "^  .*' b' .*' little' .*' h'" out)" 4
+says "demo.sh" '^  10 statements on 2 sides: all equal' out
+says "demo.sh" '^  forged.run: line 6, row 0 is .* is expected' out
+says "demo.sh" "^    ' that' .*█" out
+says "demo.sh" '^  top-k 50, top-p 0.9 .* us' out
 
 finish

@@ -163,20 +163,13 @@ while [ $i -lt 40 ]; do tokens="$tokens $((i * i % 11))" i=$((i + 1)); done
 ints prompt.npy '8, 5' $tokens
 agrees
 agrees --seed 9 --temperature 0.8 --top-k 20 --top-p 0.9 --min-p 0.02 --chain llama
-agrees --seed 4 --temperature 1.4 --top-n-sigma 1.2 --typical 0.8 --xtc-probability 0.9 \
-    --xtc-threshold 0.02
 agrees --chain min_p,temp,typical,top_p --dynatemp-range 0.9 --min-p 0.05 --typical 0.9 \
     --top-p 0.8 --min-keep 4
-agrees --prompt prompt.npy --repetition-penalty 1.3 --dry-multiplier 0.5 --dry-allowed-length 1 \
-    --top-k 9
 agrees --output prompt.npy --no-repeat-ngram-size 1 --bad-word 3 --frequency-penalty 0.4 --top-p 0.7
 agrees --output prompt.npy --top-p 0.99 --top-p-decay 0.9
-agrees --mirostat 1 --mirostat-ent 2 --temperature 1.2
 agrees --mirostat 2 --mirostat-ent 1.5
-agrees --adaptive-target 0.1 --top-k 12 --bias f16.npy
-agrees --bias f16.npy --bias-factor -0.75 --top-p 0.5
+agrees --adaptive-target 0.1 --top-k 12 --bias f16.npy --bias-factor -0.75
 agrees --mask mask.npy --top-p 0.3
-agrees --infill --infill-end 1,2 --temperature 0.2
 agrees --temperature 0
 echo '[{},{},{},{"top_k":3,"samplers":["top_k","temperature"],"temperature":3},{},{},{},{}]' >p.json
 agrees --params p.json

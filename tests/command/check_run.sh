@@ -51,13 +51,11 @@ request="--prompt tokens.npy --output tokens.npy"
 # shellcheck disable=SC2086 # options
 {
     proven $f --temperature 0
-    proven $f --draws 3 --seed 5
     proven $f --draws 2 --top-k 9 --top-p 0.8 --min-p 0.05 --temperature 0.8
     proven $f --draws 2 --params mixed.json $request
     proven $f --draws 2 --params mixed.json --rows 6,1,6 --mask holes.npy
     proven $f --mask holes.npy --bias f16.npy --top-k 20
-    proven $f --bias bf16.npy --bias-factor -0.75 --temperature 0.25
-    proven $f --mask mask.npy
+    proven $f --bias bf16.npy --bias-factor -0.75 --temperature 0.25 --mask mask.npy
     proven $f --draws 2 --grammar grammar.json --output tokens.npy --mask holes.npy
     proven $f --top-k 5 --kept-set 2 # an overflow is no part of a token's status
     proven --logits f16.npy --top-n-sigma 1.2 --typical 0.9
@@ -67,16 +65,15 @@ request="--prompt tokens.npy --output tokens.npy"
         --penalty-window 3 --stop-id 5 --min-tokens 4 --max-tokens 6
     proven $f $request --dry-multiplier 1 --no-repeat-ngram-size 3 --bad-word 5 --bad-word 1,2 \
         --allowed-id 0,2,4,5,8,10,36
-    proven $f $request --draws 2 --mirostat 1 --mirostat-ent 2
     proven $f $request --draws 2 --mirostat 2 --mirostat-lr 0.3 --temperature 1.2
-    proven $f --adaptive-target 0.1 --adaptive-decay 0.5
+    proven $f --adaptive-target 0.1 --adaptive-decay 0.5 --dynatemp-range 0.9 --dynatemp-exp 2 \
+        --chain temperature,top_k --top-k 5
     proven $f --infill --infill-end 3,4 --infill-prefix prefixes.npy --temperature 0.3
     proven $f $request --draws 2 --force 3,4,5,6,7 --mask holes.npy --stop-id 6
     proven $f $request --draws 2 --thinking-start 9 --thinking-end 1,1 --thinking-forced 30,31 \
         --thinking-budget 1 --mirostat 2
     proven $f $request --draws 2 --force 1,2 --loop-repeats 2 --loop-min 1 --loop-max 2 \
         --top-p 0.8
-    proven $f --dynatemp-range 0.9 --dynatemp-exp 2 --chain temperature,top_k --top-k 5
 }
 # A relative name is looked up in the log's folder first, then in the current one.
 mkdir -p folder/other
@@ -247,6 +244,13 @@ wrong() { # SENTENCE TEXT
 }
 wrong "bad.run: line 1: 'stepp' is no statement; did you mean step?$" "stepp"
 wrong "bad.run: line 1: there is no sampler yet: a script begins with one" "step"
+wrong "bad.run: line 2: step does not know 'slots.host'; it knows: " "$small
+step slots.host=64"
+wrong "bad.run: line 2: struct_size may be at most [0-9]*, since all that it covers is read" "$small
+step struct_size=99999"
+wrong "bad.run: line 3: the mask on the host is not so large" "$small
+begin 0
+step slots=0 mask=random:1 mask_host=1 mask.rows=99999"
 wrong "bad.run: line 2: step does not know 'slot'; it knows: " "$small
 step slot=1"
 wrong "bad.run: line 3: a quote has no end$" "$small

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that the library reports failures around it and survives them: kernels that do not
  * compile, no memory at creation, objects of another context, events that end in an error,
- * buffers that are too small, calls from OpenCL's own threads, and queues that a refused step
- * leaves behind. */
+ * calls from OpenCL's own threads, and queues that a refused step leaves behind. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -235,78 +234,6 @@ START_TEST(failed_step)
 }
 END_TEST
 
-/* --------------------------------------------------------------------- too small */
-
-START_TEST(a_byte_too_small)
-{
-    device *const d = fixture_device(_i);
-    enum { ROWS = 2, VOCAB = 100, N = 3 };
-    client s = small_client(d, ROWS);
-    const cls_step good = s.step;
-    const cls_outputs none = s.outputs;
-    cls_step *const step = &s.step;
-    cls_outputs *const outputs = &s.outputs;
-    const cl_mem given = buffer_of(d, ROWS * N * 4, NULL);
-    const struct {
-        const char *name;
-        cl_mem *field;
-        size_t size;
-        uint32_t *n;
-    } all[] = {
-        {"step->logits", &step->logits.values.buffer, ROWS * VOCAB * 4, NULL},
-        {"step->slots", &step->slots.device.buffer, ROWS * 4, NULL},
-        {"step->positions", &step->positions.device.buffer, ROWS * 4, NULL},
-        {"step->draws", &step->draws.device.buffer, ROWS * 4, NULL},
-        {"step->random_bits", &step->random_bits.buffer, ROWS * 8, NULL},
-        {"step->mask", &step->mask.words.buffer, ROWS * 4 * 4, NULL},
-        {"step->bias", &step->bias.values.buffer, ROWS * VOCAB * 4, NULL},
-        {"step->tokens", &step->tokens.buffer, ROWS * 4, NULL},
-        {"step->status", &step->status.buffer, ROWS * 4, NULL},
-        {"outputs->logprobs", &outputs->logprobs.buffer, ROWS * 4, NULL},
-        {"outputs->probs", &outputs->probs.buffer, ROWS * VOCAB * 4, NULL},
-        {"outputs->latest", &outputs->latest.buffer, ROWS * 4, NULL},
-        {"outputs->ranks", &outputs->ranks.buffer, ROWS * 4, NULL},
-        {"outputs->top.ids", &outputs->top.ids.buffer, ROWS * N * 4, &outputs->top.count},
-        {"outputs->top.logprobs", &outputs->top.logprobs.buffer, ROWS * N * 4, &outputs->top.count},
-        {"outputs->given.logprobs", &outputs->given.logprobs.buffer, ROWS * N * 4,
-         &outputs->given.count},
-        {"outputs->given.ranks", &outputs->given.ranks.buffer, ROWS * N * 4, &outputs->given.count},
-        {"outputs->final_logits", &outputs->final_logits.buffer, ROWS * VOCAB * 4, NULL},
-        {"outputs->entropy", &outputs->entropy.buffer, ROWS * 4, NULL},
-        {"outputs->kept.counts", &outputs->kept.counts.buffer, ROWS * 4, NULL},
-        {"outputs->kept_mass", &outputs->kept_mass.buffer, ROWS * 4, NULL},
-        {"outputs->kept.ids", &outputs->kept.ids.buffer, ROWS * N * 4, &outputs->kept.count},
-        {"outputs->kept.logits", &outputs->kept.logits.buffer, ROWS * N * 4, &outputs->kept.count},
-        {"outputs->kept.probs", &outputs->kept.probs.buffer, ROWS * N * 4, &outputs->kept.count},
-        {"outputs->kept_set.ids", &outputs->kept_set.ids.buffer, ROWS * N * 4,
-         &outputs->kept_set.capacity},
-        {"outputs->kept_set.counts", &outputs->kept_set.counts.buffer, ROWS * 4,
-         &outputs->kept_set.capacity},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        for (size_t less = 0; less < 2; less++) {
-            const cl_mem buffer = buffer_of(d, all[i].size - less, NULL);
-            step->outputs = outputs;
-            *all[i].field = buffer;
-            if (all[i].n != NULL)
-                *all[i].n = N;
-            if (all[i].n == &outputs->given.count)
-                outputs->given.ids.buffer = given;
-            if (less)
-                must_refuse(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), all[i].name);
-            else
-                must(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL));
-            clReleaseMemObject(buffer);
-            *step = good;
-            *outputs = none;
-        }
-    }
-    clReleaseMemObject(given);
-    must_cl(clFinish(d->queue));
-    close_small(&s);
-}
-END_TEST
-
 /* --------------------------------------------------------------- OpenCL's threads */
 
 /* What a callback has seen. */
@@ -321,12 +248,12 @@ static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
 {
     witness *const w = data;
     batch *const b = w->s->b;
-    cls_host_result result = {0};
+    one_result result = {0};
     cls_host_candidates c;
     const int32_t ids[] = {4, 5};
     const float logits[] = {0.0f, 1.0f};
     int32_t token = -1;
-    const cls_host_row row = batch_host_row(b, 0);
+    const one_row row = batch_host_row(b, 0);
     cls_params bad = b->params[0];
     (void)event;
     cls_host_candidates_init(&c);
@@ -339,7 +266,7 @@ static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
     wrong |= cls_sampler_check(w->s->sampler, &bad) != CLS_BAD_ARGUMENT ||
              strstr(cls_error_message(), "top_p") == NULL;
     wrong |= cls_params_check(&b->params[0], b->vocab) != CLS_OK;
-    wrong |= cls_host_sample(&row, &result) != CLS_OK || result.token != b->host[0].token;
+    wrong |= one_sample(&row, &result) != CLS_OK || result.token != b->host[0].token;
     wrong |= cls_host_draw(&c, &token) != CLS_OK || (token != 4 && token != 5);
     atomic_fetch_add(&w->wrong, wrong);
     atomic_fetch_add(&w->here, pthread_equal(pthread_self(), w->thread) != 0);
@@ -479,7 +406,6 @@ int main(void)
     add_device_test(strangers);
     add_device_test(failed_wait);
     add_device_test(failed_step);
-    add_device_test(a_byte_too_small);
     add_device_test(callbacks);
     add_device_test(uploads_of_a_refused_step);
     add_device_test(uploads_of_a_refused_product);

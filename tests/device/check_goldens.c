@@ -1,11 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that the device gives the known distributions of tests/vectors/goldens.txt, by the list
- * and by the search. */
+/* Proves that host and device give the known distributions of tests/vectors/goldens.txt, the device
+ * by the list and by the search. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
 #include "goldens.h"
+#include "one_row.h"
+
+START_TEST(on_the_host)
+{
+    static float probs[GOLDEN_MOST];
+    uint32_t n;
+    const golden *const all = goldens(&n);
+    for (const golden *g = all; g < all + n; g++) {
+        one_result result = {.probs = probs};
+        one_row row = host_row(g->logits, g->vocab, &g->params);
+        row.output = g->history;
+        row.output_count = g->history_count;
+        for (row.position = 0; row.position < (g->is_set ? 1 : 20); row.position++) {
+            must(one_sample(&row, &result));
+            ck_assert_msg(g->expected[result.token] > 0.0, "%s: drew %d", g->name, result.token);
+        }
+        golden_check(g, probs, "host");
+        ck_assert_msg(result.kept_count == g->kept, "%s: %u kept, not %u", g->name,
+                      result.kept_count, g->kept);
+        ck_assert(fabs((double)result.logprob_final - log((double)probs[result.token])) < 1e-6);
+    }
+}
+END_TEST
 
 /* Proves one row's distribution on the device. */
 static void run_row(device *d, const golden *g, int search)
@@ -54,6 +78,7 @@ int main(void)
 {
     fixture_features(CLS_FEATURE_PROBS);
     fixture_begin(ON_DEVICES);
+    add_test(on_the_host);
     add_device_test(small_rows);
     if (fixture_size() != TEST_TINY)
         add_device_test(large_rows);

@@ -1,129 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Proves that Context("host") draws the recorded tokens of the arithmetic (tests/vectors), that a
-device and the host write and save the same bytes in random calls, and that requests move between
-them."""
+"""Proves that a device and the host write and save the same bytes in random calls, and that
+requests move between them."""
 
 import os
-import struct
 
 import numpy as np
 import pytest
 
 import clsample
 from clsample import _enums
-from conftest import FEATURES, HOST, SOURCE
-
-STAGES = {"temperature": "temperature", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p"}
-
-
-def lines_of(name):
-    text = (SOURCE / "tests" / "vectors" / name).read_text()
-    return [line.split() for line in text.splitlines() if line and line[0] != "#"]
-
-
-def floating(word):
-    return struct.unpack(">f", bytes.fromhex(word))[0]
-
-
-def records(name):
-    """The rows or lists of a file: for each its name, and the fields of its records."""
-    found = []
-    for first, *words in lines_of(name):
-        if first in ("row", "list"):
-            found.append(pytest.param({}, id=words[0]))
-        elif first != "end":
-            found[-1].values[0].setdefault(first, []).append(words)
-    return found
-
-
-def parameters(row):
-    params = {name: floating(row[name][0][0]) for name in ("temperature", "top_p", "min_p")}
-    params |= {name: int(row[name][0][0]) for name in ("top_k", "min_keep")}
-    params["seed"], params["stream"] = map(int, row["seed"][0])
-    chain = row["chain"][0]
-    params["chain"] = [STAGES[word] for word in chain[1:]] if chain[0] == "3" else int(chain[0])
-    return params
-
-
-@pytest.mark.parametrize("row", records("rows.txt"))
-def test_rows(row):
-    bits = np.array([int(word, 16) for words in row["logits"] for word in words], np.uint32)
-    logits = bits.view(np.float32)
-    assert logits.size == int(row["vocab"][0][0])
-    mask = np.ones(logits.size, bool)
-    mask[[int(word) for words in row.get("masked", ()) for word in words]] = False
-    with HOST.sampler(logits.size) as sampler, sampler.begin(**parameters(row)) as one:
-
-        def step(**more):
-            return sampler.sample(logits, one, mask=mask, kept_set=1, defer_accept=True, **more)
-
-        found = step()
-        assert found.status[0] & ~clsample.RowStatus.OVERFLOW == int(row["status"][0][0])
-        if "kept" not in row:
-            assert found.tokens == [-1]
-            return
-        assert found.kept_set.counts == [int(row["kept"][0][0])]
-        for position, draw, _, _, token in row.get("draw", []):
-            found = step(positions=[int(position)], draws=[int(draw)])
-            assert found.tokens == [int(token)]
-        for word, _, token in row.get("given", []):
-            assert step(random_bits=[int(word, 16)]).tokens == [int(token)]
-
-
-@pytest.mark.parametrize("row", records("lists.txt"))
-def test_lists(row):
-    ids = [int(entry[0]) for entry in row.get("entry", [])]
-    bits = np.array([int(entry[1], 16) for entry in row.get("entry", [])], np.uint32)
-    seed, stream = map(int, row["seed"][0])
-    more = dict(vocab=int(row["vocab"][0][0]), seed=seed, stream=stream)
-    draws = [
-        (dict(position=int(position), draw=int(draw)), token)
-        for position, draw, token in row.get("draw", [])
-    ]
-    draws += [(dict(random_bits=int(word, 16)), token) for word, token in row.get("given", [])]
-    for given, token in draws:
-        assert clsample.draw(ids, bits.view(np.float32), **more, **given) == int(token)
-
-
-def golden(words):
-    """A line of goldens.txt: parameters, the output, logits, and what they give or keep."""
-    marks, fields = ("stages", "after", "of", "gives", "keeps"), {}
-    places = [i for i, word in enumerate(words) if word in marks] + [len(words)]
-    for begin, end in zip(places, places[1:]):
-        fields[words[begin]] = words[begin + 1 : end]
-    params = dict(zip(words[: places[0] : 2], numbers(words[1 : places[0] : 2])))
-    for name, value in params.items():
-        if isinstance(clsample._sampler._params.get(name), int):
-            params[name] = int(value)
-    if "dry_breaker" in params:
-        params["dry_breakers"] = [[int(params.pop("dry_breaker"))]]
-    if "stages" in fields:
-        params["chain"] = fields["stages"]
-    first, *rest = fields["of"]
-    with np.errstate(divide="ignore"):
-        if first in ("log", "zipf"):
-            ids = np.arange(int(rest[0]))
-            logits = np.log(ids) if first == "log" else -1.5 * np.log(ids + 1)
-        else:
-            logits = np.log(numbers(fields["of"]))
-    return params, [int(word) for word in fields.get("after", ())], logits.astype("f"), fields
-
-
-def numbers(words):
-    return [np.divide(*map(float, (*word.split("/"), 1)[:2])) for word in words]
-
-
-@pytest.mark.parametrize("line", lines_of("goldens.txt"), ids=" ".join)
-def test_goldens(context, line):
-    params, output, logits, fields = golden(line[1:])
-    with context.sampler(logits.size) as sampler, sampler.begin((), output, **params) as one:
-        probs = sampler.sample(logits, one, probs=True).probs.get()[0]
-    if "gives" in fields:
-        assert np.abs(probs - numbers(fields["gives"])).max() <= 1e-5
-    else:
-        first, last = map(int, fields["keeps"])
-        assert np.flatnonzero(probs).tolist() == list(range(first, last + 1))
-
+from conftest import FEATURES, HOST
 
 # --------------------------------------------------------------- a device and the host
 
@@ -408,3 +294,19 @@ def test_numpys_arrays(logits):
                 sampler.sample(logits[:2], wrong)
         with pytest.raises(clsample.BadArgument, match="requests"):
             sampler.sample(logits[:1], np.array([5], np.int32))
+
+
+def test_a_watermark_is_found():
+    logits = np.random.default_rng(1).normal(0, 2, (60, 1000)).astype(np.float32)
+    with HOST.sampler(1000, 1, slot_count=2, max_history=64) as sampler:
+        request = sampler.begin(watermark_key=42)  # a context of 4
+        tokens = [int(sampler.sample(row[None], [request]).tokens.get()[0]) for row in logits]
+        with pytest.raises(clsample.BadArgument, match="watermark_context is 0"):
+            sampler.begin(watermark_key=42, watermark_context=0)
+    found = clsample.watermark_detect(tokens, 42)
+    assert found.scored == 60 and found.p_value < 1e-6
+    assert clsample.watermark_detect(tokens, 43).p_value > 1e-3
+    squares = clsample.watermark_detect([i * i % 97 for i in range(24)], 42, context=4)
+    assert squares.score == pytest.approx(36.26764966) and squares.scored == 24
+    with pytest.raises(clsample.BadArgument, match=r"context is 17; it must be 1 to 16"):
+        clsample.watermark_detect(tokens, 42, 17)

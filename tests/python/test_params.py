@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """clsample.Params: each name of other systems is converted, refused or left by a sentence, as the
-tables of doc/integration.md say, and the command's table has the same names."""
+tables of doc/parameters.md say, and the command's table has the same names."""
 
 import json
 import math
@@ -351,9 +351,9 @@ def test_what_constrains_the_text_is_refused(read, given):
 
 
 def rows_of(system):
-    """The rows of a table of doc/integration.md: the names in the first two columns."""
-    text = (SOURCE / "doc" / "integration.md").read_text()
-    section = text[text.index(f"### {system}\n") :].split("\n### ")[0]
+    """The rows of a table of doc/parameters.md: the names in the first two columns."""
+    text = (SOURCE / "doc" / "parameters.md").read_text()
+    section = text[text.index(f"## {system}\n") :].split("\n## ")[0]
     for line in section.splitlines():
         if line.startswith("| ") and "|---" not in line:
             yield [re.findall(r"`(\w+)\b[^`]*`", cell) for cell in line.split("|")[1:3]]
@@ -399,7 +399,7 @@ def test_each_parameter(name):
     if value is None:
         pytest.skip("a list")
     default, changed, keep = new_params({}, []), None, []
-    changed = new_params({name: value}, keep)
+    changed = new_params({"watermark_context": 0, name: value}, keep)
     assert getattr(changed, name) == expected
     before, after = bytes(ffi.buffer(default)), bytearray(ffi.buffer(changed))
     span = slice(place.offset, place.offset + ffi.sizeof(place.type))
@@ -444,37 +444,3 @@ def test_an_empty_list_of_allowed_ids_allows_nothing():
 def test_stages():
     assert clsample.chain_stages("llama")[0] == Stage.TOP_N_SIGMA
     assert clsample.chain_stages(clsample.Chain.VLLM)[:2] == [Stage.TEMPERATURE, Stage.MIN_P]
-
-
-def banned_by_ocr(output, ngram_size, window_size, whitelist):
-    """What DeepSeek-OCR's NoRepeatNGramLogitsProcessor bans after an output, by its formula."""
-    if len(output) < ngram_size:
-        return set()
-    prefix = tuple(output[-(ngram_size - 1) :])
-    start = max(0, len(output) - window_size)
-    ngrams = [
-        tuple(output[i : i + ngram_size]) for i in range(start, len(output) - ngram_size + 1)
-    ]
-    return {ngram[-1] for ngram in ngrams if ngram[:-1] == prefix} - whitelist
-
-
-def test_ngrams_of_ocr_models():
-    random, found = np.random.default_rng(7), 0
-    for _ in range(500):
-        output = random.integers(0, 4, random.integers(0, 30)).tolist()
-        n, window = int(random.integers(2, 6)), int(random.integers(1, 35))
-        exempt = random.integers(0, 10, random.integers(0, 3)).tolist()
-        probs = reference(
-            np.zeros(10, np.float32),
-            [0, 1, 2, 3, 0, 1, 2, 3],
-            output,
-            no_repeat_ngram=n,
-            ngram_window=window,
-            ngram_output_only=1,
-            ngram_exempt_ids=exempt,
-            probs=True,
-        ).probs[0]
-        banned = banned_by_ocr(output, n, window, set(exempt))
-        assert set(np.flatnonzero(probs == 0).tolist()) == banned
-        found += bool(banned)
-    assert found > 50

@@ -4,9 +4,11 @@
  * drafts from a request's text. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "brute.h"
 #include "judge.h"
 #include "model.h"
 
@@ -24,7 +26,7 @@ static struct {
     model *slot; /* [SLOTS] */
     named *saved;
     uint32_t n_saved;
-    uint64_t rows, drafts; /* that were judged */
+    uint64_t rows, drafts, outputs; /* that were judged */
     char fault[600];
 } j;
 
@@ -169,10 +171,10 @@ static void load(void)
 /* ------------------------------------------------------------------------- steps */
 
 /* The inputs of a row of a statement that is a step. */
-static cls_host_row inputs_of(run_side *side, const run_statement *s, uint32_t row, const model *m)
+static one_row inputs_of(run_side *side, const run_statement *s, uint32_t row, const model *m)
 {
     cls_step step;
-    cls_host_row r;
+    one_row r;
     run_step_row(side, s, row, &step);
     const int32_t *const maps[] = {step.logits_map.host, step.mask.row_map.host,
                                    step.bias.row_map.host, step.positions.host, step.draws.host};
@@ -189,7 +191,7 @@ static cls_host_row inputs_of(run_side *side, const run_statement *s, uint32_t r
                  of_bias = step.bias.dtype == CLS_F32 ? 4 : 2, vocab = m->vocab;
     const char *const mask = step.mask.host != NULL ? step.mask.host : step.mask.words.pointer,
                       *const bias = step.bias.values.pointer;
-    cls_host_row_init(&r);
+    one_row_init(&r);
     r.logits = (const char *)step.logits.values.pointer + (size_t)at[0] * vocab * size;
     r.dtype = step.logits.dtype;
     r.vocab = m->vocab;
@@ -227,6 +229,108 @@ static bool is_mapped(uint32_t row)
     return true;
 }
 
+/* What a row wrote to an output, or NULL; *n becomes its elements. */
+static const void *of_row(const char *name, uint32_t row, uint32_t *n)
+{
+    uint32_t at = 0;
+    const run_record *const r = record_from(name, &at);
+    if (r == NULL)
+        return NULL;
+    if (n != NULL)
+        *n = (uint32_t)r->width;
+    return r->bytes + row * r->width * 4;
+}
+
+static void require(bool right, const char *output, uint32_t row)
+{
+    if (!right && *j.fault == '\0')
+        snprintf(j.fault, sizeof j.fault, "brute force: %s of row %" PRIu32 " is another", output,
+                 row);
+}
+
+/* The token of a row, the likeliest tokens, and given ones. */
+static void judge_tokens(uint32_t row, const brute *b)
+{
+    uint32_t n = 0, g = 0;
+    const float *const logprob = of_row("logprobs", row, NULL),
+                       *const top = of_row("top.logprobs", row, &n),
+                       *const given = of_row("given.logprobs", row, &g);
+    const int32_t *const token = of_row("tokens", row, NULL),
+                         *const rank = of_row("ranks", row, NULL),
+                         *const top_ids = of_row("top.ids", row, &n),
+                         *const ranks = of_row("given.ranks", row, &g);
+    /* Where nothing truncates a row, it may draw a token whose own weight is rounded to 0. */
+    const bool draws = token != NULL && b->logprob[*token] > -INFINITY;
+    int32_t *const ids = cli_alloc(g + (size_t)1, sizeof *ids); /* as clsample run gives them */
+    require(token == NULL || brute_given(b, token, draws ? logprob : NULL, rank, 1) == 1,
+            "logprobs or ranks", row);
+    require(brute_top(b, top_ids, top, n) == n, "top", row);
+    for (uint32_t i = 0; i < g; i++)
+        ids[i] = (row * g + i) % 9 == 8
+                     ? -1
+                     : (int32_t)((uint64_t)(row * g + i) * 2654435761u % b->vocab);
+    require(brute_given(b, ids, given, ranks, g) == g, "given", row);
+    j.outputs++;
+}
+
+/* The set that a row is drawn from. */
+static void judge_set(uint32_t row, const brute *b, const float *logits, const float *probs)
+{
+    uint32_t n = 0;
+    const float *const all = of_row("probs", row, NULL),
+                       *const entropy = of_row("entropy", row, NULL),
+                       *const kept = of_row("kept.logits", row, &n),
+                       *const of_kept = of_row("kept.probs", row, &n);
+    const int32_t *const count = of_row("kept.counts", row, NULL), *const ids =
+                                                                       of_row("kept.ids", row, &n);
+    for (uint32_t i = 0; i < b->vocab; i++) {
+        require(logits[i] > -INFINITY || probs[i] == 0.0f, "final_logits", row);
+        require(all == NULL || all[i] == probs[i], "probs", row);
+    }
+    require(entropy == NULL || fabs((double)*entropy - b->entropy) <= 1e-4, "entropy", row);
+    require(count == NULL || (uint32_t)*count == b->n, "kept.counts", row);
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t id = i < b->n ? (int32_t)b->order[i] : -1;
+        require(ids[i] == id, "kept.ids", row);
+        require(kept[i] == (id < 0 ? -INFINITY : logits[id]), "kept.logits", row);
+        require(of_kept[i] == (id < 0 ? 0.0f : probs[id]), "kept.probs", row);
+    }
+}
+
+static void judge_raw(uint32_t row, const one_row *r)
+{
+    float *const raw = cli_alloc(r->vocab, sizeof *raw);
+    brute b;
+    for (uint32_t i = 0; i < r->vocab; i++)
+        raw[i] = dtype_decode(r->dtype, (const char *)r->logits + i * dtype_size(r->dtype));
+    brute_make(&b, raw, r->vocab, NULL);
+    judge_tokens(row, &b);
+    brute_free(&b);
+}
+
+/* Judges the outputs of a row of a step by brute force: of the raw row, or of a set by its final
+ * logits and its probabilities. */
+static void judge_outputs(uint32_t row, const one_row *r, const float *probs)
+{
+    const char *const list = run_find(j.s, "outputs");
+    const float *const set = of_row("final_logits", row, NULL);
+    bool final = false;
+    brute b;
+    for (const char *at = list; at != NULL; at = *at == '\0' ? NULL : at + (*at == ',')) {
+        final |= strcspn(at, ",") == 5 && strncmp(at, "final", 5) == 0;
+        at += strcspn(at, ",");
+    }
+    if (list != NULL && !final)
+        judge_raw(row, r);
+    if (list == NULL || set == NULL)
+        return;
+    brute_make(&b, set, r->vocab, probs);
+    judge_set(row, &b, set, probs);
+    if (final)
+        judge_tokens(row, &b);
+    brute_free(&b);
+}
+
 /* Statuses of rows without a token. */
 enum { NOTHING = CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT | CLS_ROW_EMPTY | CLS_ROW_UNFIT };
 
@@ -246,8 +350,11 @@ static void step(run_side *side)
         if (m == NULL)
             continue;
         if (can_tell && is_mapped(row) && model_can_tell(m)) {
-            const cls_host_row r = inputs_of(side, j.s, row, m);
-            model_next(m, &r, &token, &wanted);
+            const one_row r = inputs_of(side, j.s, row, m);
+            float *const probs = cli_alloc(m->vocab, sizeof *probs);
+            model_next(m, &r, probs, &token, &wanted);
+            if (!(status[row] & (NOTHING | CLS_ROW_FORCED)))
+                judge_outputs(row, &r, probs);
             /* A set that has no room is not the request's. */
             if (tokens[row] != token || (status[row] & ~CLS_ROW_OVERFLOW) != wanted)
                 differ(m, "step", row, 0, tokens[row], status[row], token, wanted);
@@ -319,6 +426,18 @@ static run_statement as_step(const run_statement *s, uint32_t rows)
     return step;
 }
 
+/* Log-probabilities of raw rows, as of a step. */
+static void logprobs(run_side *side)
+{
+    const uint32_t rows = (uint32_t)run_number(j.s, "rows", side->sampler_options.max_rows);
+    const run_statement s = as_step(j.s, rows);
+    model none = {.vocab = side->sampler_options.vocab};
+    for (uint32_t row = 0; row < rows; row++) {
+        const one_row r = inputs_of(side, &s, row, &none);
+        judge_raw(row, &r);
+    }
+}
+
 typedef struct verification {
     run_statement rows;
     uint32_t total, width; /* drafts of all requests; places of one */
@@ -336,7 +455,7 @@ static const int32_t *likely(run_side *side, const verification *v, uint32_t req
     rng r = {number[0]};
     for (uint32_t i = 0, k = 0; i < requests; i++)
         for (int32_t d = 0; d < v->drafts[i]; d++, k++) {
-            const cls_host_row row = inputs_of(side, &v->rows, k + i, &j.slot[0]);
+            const one_row row = inputs_of(side, &v->rows, k + i, &j.slot[0]);
             ids[k] = run_likely(&r, row.logits, row.dtype, row.vocab);
         }
     return ids;
@@ -357,8 +476,8 @@ static void judge_request(run_side *side, const verification *v, uint32_t reques
         const uint32_t row = first + request + (uint32_t)(at + 1);
         if (!is_mapped(row))
             break;
-        const cls_host_row r = inputs_of(side, &v->rows, row, trial);
-        model_next(trial, &r, &token, &status);
+        const one_row r = inputs_of(side, &v->rows, row, trial);
+        model_next(trial, &r, NULL, &token, &status);
         if (status & NOTHING)
             break;
         next = -1;
@@ -430,7 +549,9 @@ static void draft(void)
                    most = (uint32_t)run_number(j.s, "max_n", 8);
     const uint64_t apart = run_number(j.s, "ids_stride", 1),
                    of_request = run_number(j.s, "ids_request_stride", k * apart);
-    const int32_t *const ids = ints("drafts"), *const counts = ints("counts");
+    const int32_t *const ids = ints("drafts"), *const counts = run_find(j.s, "counts") == NULL
+                                                                   ? ints("counts")
+                                                                   : NULL;
     uint32_t n;
     const int32_t *const slots = slots_of_rows(&n);
     n = (uint32_t)run_number(j.s, "requests", n);
@@ -482,7 +603,7 @@ static const struct {
 } calls[] = {{"begin", slot_call}, {"params", slot_call},   {"append", slot_call},
              {"turn", slot_call},  {"force", slot_call},    {"copy", slot_call},
              {"reset", slot_call}, {"rollback", slot_call}, {"step", step},
-             {"verify", verify}};
+             {"verify", verify},   {"logprobs", logprobs}};
 
 const char *judge(run_side *side, const run_statement *s)
 {
@@ -514,6 +635,7 @@ const char *judge(run_side *side, const run_statement *s)
 
 void judge_census(void)
 {
-    printf("judged by the model: %" PRIu64 " rows, %" PRIu64 " drafts of texts\n", j.rows,
-           j.drafts);
+    printf("judged by the model: %" PRIu64 " rows, %" PRIu64 " drafts of texts, outputs of %" PRIu64
+           " rows by brute force\n",
+           j.rows, j.drafts, j.outputs);
 }

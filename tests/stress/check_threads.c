@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soak.h"
+#include "script.h"
 #ifdef CLS_STUB
 #include "selftest/compile.h"
 #include "stub_cl.h"
@@ -32,7 +32,105 @@ static int computes(void)
 #endif
 }
 
-/* ------------------------------------------------------------------------ soaks */
+/* ---------------------------------------------------------------------- traffic */
+
+enum { SLOTS = 4, LOGITS = 64 };
+
+/* Requests that follow scripts, change, fork and end, in the slots of one sampler. */
+typedef struct traffic {
+    device *d;
+    cls_context *context;
+    script_world world;
+    request q[SLOTS];
+    uint32_t requests;
+    cls_sampler *sampler;
+    cls_readback *readback;
+    cl_command_queue queue;
+    cl_mem logits, output;
+    uint64_t steps, hash; /* of all tokens and statuses */
+} traffic;
+
+static void traffic_open(traffic *t, device *d, cls_context *context, uint32_t vocab, uint64_t seed)
+{
+    const size_t size = (size_t)LOGITS * vocab * sizeof(float);
+    float *const x = must_malloc(size);
+    cl_int code;
+    *t = (traffic){.d = d, .context = context, .world = {.seed = seed}};
+    t->world.o = sampler_options(vocab, SLOTS);
+    t->world.o.max_history = 32;
+    t->world.o.max_rollback = 8;
+    for (uint32_t row = 0; row < LOGITS; row++)
+        row_fill((row_kind)(row % ROW_GOOD), x + (size_t)row * vocab, vocab, seed + row);
+    t->queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+    must_cl(code);
+    t->logits = buffer_of(d, size, x);
+    t->output = buffer_of(d, 2 * SLOTS * sizeof(int32_t), NULL);
+    must(cls_sampler_create(context, &t->world.o, &t->sampler));
+    must(cls_readback_create(context, 2 * SLOTS * sizeof(int32_t), 2, &t->readback));
+    free(x);
+}
+
+static void traffic_close(traffic *t)
+{
+    cls_readback_destroy(t->readback);
+    cls_sampler_destroy(t->sampler);
+    release_buffers(t->logits, t->output);
+    clReleaseCommandQueue(t->queue);
+}
+
+/* Changes the requests, samples a token of each, and waits for the results. */
+static void traffic_step(traffic *t)
+{
+    const cls_buffer output = {.buffer = t->output};
+    int32_t rows[SLOTS];
+    uint64_t ticket;
+    const void *data;
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        request *const q = &t->q[slot];
+        if (t->steps == 0 || q->samples >= q->life) {
+            const uint32_t from = (slot + 1) % SLOTS, number = ++t->requests;
+            if (t->steps != 0 && number % 3 == 0) {
+                must(cls_slot_copy(t->sampler, slot, from));
+                *q = t->q[from];
+                request_fork(q, &t->world, number, t->sampler, slot);
+            } else {
+                request_begin(q, &t->world, number, t->sampler, slot);
+            }
+        }
+        while (request_change(q, &t->world, t->sampler, slot))
+            ;
+        rows[slot] = (int32_t)request_logits(q, &t->world, LOGITS);
+        request_sampled(q);
+    }
+    cls_step step = default_step(SLOTS, t->logits);
+    step.logits_rows = LOGITS;
+    step.logits_map.host = rows;
+    step.tokens = output;
+    step.status = (cls_buffer){.buffer = t->output, .offset = SLOTS * sizeof(int32_t)};
+    must(cls_sample(t->sampler, t->queue, &step, 0, NULL, NULL));
+    must(cls_readback_start(t->readback, t->queue, &output, 2 * SLOTS * sizeof(int32_t), 0, NULL,
+                            &ticket));
+    must(cls_readback_get(t->readback, ticket, 1, &data));
+    for (uint32_t i = 0; i < 2 * SLOTS; i++)
+        t->hash = (t->hash ^ ((const uint32_t *)data)[i]) * UINT64_C(0x100000001b3);
+    t->steps++;
+}
+
+/* Saves a slot and loads it into the next one, where it is saved as the same bytes. */
+static void traffic_move(traffic *t)
+{
+    size_t size = 0, again = 0;
+    if (cls_slot_save(t->sampler, t->queue, 0, NULL, &size) != CLS_OK) /* it has ended */
+        return;
+    unsigned char *const bytes = must_malloc(2 * size);
+    again = size;
+    must(cls_slot_save(t->sampler, t->queue, 0, bytes, &size));
+    must(cls_slot_load(t->sampler, 1, bytes, size, NULL));
+    t->q[1] = t->q[0];
+    must(cls_slot_save(t->sampler, t->queue, 1, bytes + size, &again));
+    ck_assert(size == again && memcmp(bytes, bytes + size, size) == 0);
+    free(bytes);
+}
 
 typedef struct worker {
     pthread_t thread;
@@ -41,71 +139,62 @@ typedef struct worker {
     cls_context *context;
     uint32_t number, steps;
     uint64_t hash;
-    soak_counts n;
 } worker;
 
 /* Each thread has its own error message, which other threads do not change. */
-static void err(const worker *w, const soak *s)
+static void err(const worker *w, const traffic *t)
 {
     char slot[40];
     snprintf(slot, sizeof slot, "slot is %u,", 1000 + w->number);
-    soak_require(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT,
-                 "a slot that there is not, is reset");
+    ck_assert_int_eq(cls_slot_reset(t->sampler, 1000 + w->number), CLS_BAD_ARGUMENT);
     sched_yield();
-    soak_require(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0,
-                 "thread %u has the message \"%s\"", w->number, cls_error_message());
+    ck_assert_msg(strncmp(cls_error_message(), slot, strlen(slot)) == 0,
+                  "thread %u has the message \"%s\"", w->number, cls_error_message());
 }
 
 static void *work(void *data)
 {
     static const uint32_t vocabs[] = {64, 40, 96, 50};
     worker *const w = data;
-    soak *const s = malloc(sizeof *s);
-    if (s == NULL)
-        abort();
+    traffic t;
     if (w->start != NULL)
         pthread_barrier_wait(w->start);
-    soak_open(s, w->d, w->context, computes(), vocabs[w->number % 4], fixture_seed() + w->number);
+    traffic_open(&t, w->d, w->context, vocabs[w->number % 4], fixture_seed() + w->number);
     for (uint32_t i = 1; i <= w->steps; i++) {
-        soak_step(s);
+        traffic_step(&t);
         if (i % 50 == 0)
-            err(w, s);
-        if (i % 500 == 0)
-            soak_move_all(s);
+            err(w, &t);
+        if (i % 40 == 0 && computes())
+            traffic_move(&t);
     }
-    soak_close(s);
-    w->hash = s->hash;
-    w->n = s->n;
-    free(s);
+    traffic_close(&t);
+    w->hash = t.hash;
     return NULL;
 }
 
-START_TEST(soaks)
+START_TEST(as_alone)
 {
     device *const d = fixture_device(_i);
-    const uint32_t threads = threads_wanted ? threads_wanted : fixture_by_size(4, 8, 8),
+    const uint32_t n = threads_wanted ? threads_wanted : fixture_by_size(4, 8, 8),
                    steps = steps_wanted ? steps_wanted : fixture_by_size(100, 300, 1000);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     static worker alone[MOST], together[MOST];
-    soak_counts sum = {0};
     pthread_barrier_t start;
-    ck_assert_int_eq(pthread_barrier_init(&start, NULL, threads), 0);
-    for (uint32_t i = 0; i < threads; i++) {
+    ck_assert_int_eq(pthread_barrier_init(&start, NULL, n), 0);
+    for (uint32_t i = 0; i < n; i++) {
         alone[i] = together[i] = (worker){.d = d, .context = context, .number = i, .steps = steps};
         together[i].start = &start;
         work(&alone[i]);
     }
-    for (uint32_t i = 0; i < threads; i++)
+    for (uint32_t i = 0; i < n; i++)
         ck_assert_int_eq(pthread_create(&together[i].thread, NULL, work, &together[i]), 0);
-    for (uint32_t i = 0; i < threads; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         ck_assert_int_eq(pthread_join(together[i].thread, NULL), 0);
         ck_assert_msg(together[i].hash == alone[i].hash,
-                      "%s: thread %u of %u gives other tokens than alone", d->name, i, threads);
-        soak_add(&sum, &together[i].n);
+                      "%s: thread %u of %u gives other tokens than alone", d->name, i, n);
     }
     pthread_barrier_destroy(&start);
-    printf("%s: %u threads of %u steps, as alone\n", d->name, threads, steps);
-    soak_print(&sum, "together");
+    printf("%s: %u threads of %u steps, as alone\n", d->name, n, steps);
 }
 END_TEST
 
@@ -211,20 +300,25 @@ static void *look_on(void *data)
 
 START_TEST(bystanders)
 {
+    static const int32_t end = 3;
     device *const d = fixture_device(_i);
     static bystander b;
-    static soak s;
-    soak_open(&s, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), computes(), 64, fixture_seed());
-    b = (bystander){.sampler = s.sampler, .context = s.context};
+    int32_t prefixes[64];
+    cls_infill infill = {sizeof infill, {&end, 1}, prefixes};
+    traffic t;
+    for (int i = 0; i < 64; i++)
+        prefixes[i] = -1;
+    traffic_open(&t, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 64, fixture_seed());
+    b = (bystander){.sampler = t.sampler, .context = t.context};
     ck_assert_int_eq(pthread_create(&b.thread, NULL, look_on, &b), 0);
     for (uint32_t i = 0; i < fixture_by_size(50, 200, 500); i++) {
-        soak_step(&s);
+        traffic_step(&t);
         if (i % 20 == 0)
-            must(cls_sampler_infill(s.sampler, &s.flight[0].rows->infill));
+            must(cls_sampler_infill(t.sampler, &infill));
     }
     atomic_store(&b.over, 1);
     ck_assert_int_eq(pthread_join(b.thread, NULL), 0);
-    soak_close(&s);
+    traffic_close(&t);
 }
 END_TEST
 
@@ -241,7 +335,7 @@ int main(int argc, char **argv)
         return 99;
     }
     fixture_begin(ON_DEVICES);
-    add_device_test(soaks);
+    add_device_test(as_alone);
     add_device_test(keepers);
     add_device_test(bystanders);
     const int status = fixture_end();

@@ -13,8 +13,7 @@ uint64_t memory_resident(void);
 
 /* Calls `measure` (one of the functions above) until the result is at most `most`, for at most ten
  * seconds, and returns the last result. OpenCL's own threads may free memory some time after all
- * objects were released: on a busy machine PoCL 3.1 still held 200 to 400 KiB in 6 of 800 runs of
- * check_soak. */
+ * objects were released: on a busy machine PoCL 3.1 still held 200 to 400 KiB in 6 of 800 runs. */
 uint64_t memory_settled(uint64_t (*measure)(void), uint64_t most);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves the reference, cls_host_sample(), against the double-precision oracle: on random
+/* Proves the reference, one_sample(), against the double-precision oracle: on random
  * rows, with random numbers at the ends of tokens' intervals, and by the statistics of many
  * draws. */
 #include <math.h>
@@ -104,47 +104,131 @@ START_TEST(upper_cuts)
 }
 END_TEST
 
-/* Positions are the random counter: 50,000 draws follow the probabilities. */
-START_TEST(law_of_draws)
+static const char *const laws[] = {
+    "",
+    "temperature=0.5",
+    "top_k=9",
+    "top_p=0.8",
+    "min_p=0.1",
+    "repetition_penalty=1.4 frequency_penalty=0.3 presence_penalty=-0.5",
+    "typical_p=0.7",
+    "adaptive_target=0.1",
+    "adaptive_target=0.05 top_k=20",
+    "dynatemp_range=0.5 top_n_sigma=1.5",
+    "mirostat=2 mirostat_tau=2.0",
+    "xtc_probability=1.0 xtc_threshold=0.08"};
+enum { LAWS = sizeof laws / sizeof *laws, DRAWS = 50000 };
+
+static void follows(const one_row *row, const uint32_t counts[32], const char *what)
 {
-    rng r = {fixture_seed() + 30 + (uint64_t)_i};
-    const uint32_t draws = 50000;
-    uint32_t counts[32] = {0};
-    float logits[32], p32[32];
     double probs[32], statistic, limit;
     oracle o;
-    cls_host_result result = {0};
+    ck_assert(oracle_make(&o, row));
+    oracle_probs(&o, probs);
+    ck_assert_msg(oracle_chi_square(probs, counts, 32, DRAWS, &statistic, &limit),
+                  "%s: chi-square %g, limit %g", what, statistic, limit);
+    oracle_free(&o);
+}
+
+/* Positions are the random counter: 50,000 draws follow the probabilities, and so do draws from the
+ * candidates. */
+START_TEST(law_of_draws)
+{
+    static const int32_t ids[] = {3, 3, 3, 8, 9, 9, 21, 30};
+    static const cls_logit_bias bias[] = {{5, 1.5f}, {6, -INFINITY}, {5, 0.5f}, {9, 1.0f}};
+    rng r = {fixture_seed() + 30 + (uint64_t)_i};
+    uint32_t counts[32] = {0}, of_candidates[32] = {0};
+    int32_t kept[32], token;
+    float logits[32], scaled[32];
+    one_result result = {.kept_ids = kept, .kept_capacity = 32};
+    cls_host_candidates c;
     cls_params p = default_params();
-    p.temperature = _i == 1 ? .5f : 1.0f;
-    p.top_k = _i == 2 ? 9 : 0;
-    p.top_p = _i == 3 ? .8f : 1.0f;
-    p.min_p = _i == 4 ? .1f : 0.0f;
-    const int32_t ids[] = {3, 3, 3, 8, 9, 9, 21, 30};
-    const cls_logit_bias bias[] = {{5, 1.5f}, {6, -INFINITY}, {5, 0.5f}, {9, 1.0f}};
-    if (_i == 5) {
-        p.repetition_penalty = 1.4f;
-        p.frequency_penalty = 0.3f;
-        p.presence_penalty = -0.5f;
-        p.logit_bias = (cls_biases){bias, 4};
-    }
+    params_set(&p, laws[_i]);
+    p.chain = _i % 2 ? CLS_CHAIN_LLAMA : CLS_CHAIN_DEFAULT;
     p.seed = rng_bits(&r);
     row_fill(ROW_NORMAL1, logits, 32, rng_bits(&r));
-    cls_host_row row = host_row(logits, 32, &p);
-    row.prompt = _i == 5 ? ids + 6 : NULL;
-    row.prompt_count = _i == 5 ? 2 : 0;
-    row.output = _i == 5 ? ids : NULL;
-    row.output_count = _i == 5 ? 6 : 0;
-    for (row.position = 0; row.position < draws; row.position++) {
-        must(cls_host_sample(&row, &result));
-        counts[result.token]++;
+    one_row row = host_row(logits, 32, &p);
+    if (_i == 5) {
+        p.logit_bias = (cls_biases){bias, 4};
+        row.prompt = ids + 6;
+        row.prompt_count = 2;
+        row.output = ids;
+        row.output_count = 6;
     }
-    ck_assert(oracle_make(&o, &row));
-    result.probs = p32;
-    must(cls_host_sample(&row, &result));
-    oracle_probs(&o, probs);
-    ck_assert_msg(oracle_chi_square(probs, counts, 32, draws, &statistic, &limit),
-                  "chi-square %g, limit %g", statistic, limit);
-    oracle_free(&o);
+    cls_host_candidates_init(&c);
+    for (row.position = 0; row.position < DRAWS; row.position++) {
+        must(one_sample(&row, &result));
+        counts[result.token]++;
+        c.position = row.position;
+        c.seed = p.seed;
+        c.ids = kept;
+        c.count = result.kept_count;
+        for (uint32_t i = 0; i < c.count; i++)
+            scaled[i] = logits[kept[i]] / p.temperature;
+        c.logits = scaled;
+        must(cls_host_draw(&c, &token));
+        of_candidates[token]++;
+    }
+    follows(&row, counts, laws[_i]);
+    if (_i < 5)
+        follows(&row, of_candidates, "candidates");
+}
+END_TEST
+
+/* XTC's decision: it removes the first token or not, and top-k keeps the first of the rest. */
+START_TEST(xtc_coin)
+{
+    const double chance = _i ? 0.1 : 0.5;
+    float logits[32];
+    uint32_t counts[2] = {0, 0};
+    one_result result = {0};
+    cls_params p = default_params();
+    p.chain = CLS_CHAIN_CUSTOM;
+    memcpy(p.stages, (uint8_t[]){CLS_STAGE_XTC, CLS_STAGE_TOP_K, CLS_STAGE_END}, 3);
+    p.xtc_probability = (float)chance;
+    p.xtc_threshold = 0.0f;
+    p.top_k = 1;
+    for (int i = 0; i < 32; i++)
+        logits[i] = -(float)i; /* all but the last are above the threshold */
+    one_row row = host_row(logits, 32, &p);
+    for (row.position = 0; row.position < DRAWS; row.position++) {
+        must(one_sample(&row, &result));
+        ck_assert(result.token == 0 || result.token == 31);
+        counts[result.token == 31]++;
+    }
+    ck_assert_msg(fabs(counts[1] - DRAWS * chance) <= 5.0 * sqrt(DRAWS * chance * (1.0 - chance)),
+                  "%u of %d coins fell, chance %g", counts[1], DRAWS, chance);
+}
+END_TEST
+
+/* Over many tokens, the mean surprise of Mirostat approaches tau, and the mean probability of
+ * adaptive p its target. */
+START_TEST(modes_reach_their_aims)
+{
+    static const char *const modes[] = {
+        "mirostat=1 mirostat_tau=3.0", "mirostat=2 mirostat_tau=2.0", "mirostat=2 mirostat_tau=3.0",
+        "adaptive_target=0.3 top_k=4"};
+    enum { TOKENS = 2000, FIRST = 1000 };
+    float logits[500];
+    double sum = 0;
+    one_result result = {0};
+    cls_params p = default_params();
+    params_set(&p, modes[_i]);
+    row_fill(ROW_NORMAL1, logits, 500, fixture_seed() + (uint64_t)_i);
+    one_row row = host_row(logits, 500, &p);
+    for (row.position = 0; row.position < TOKENS; row.position++) {
+        must(one_sample(&row, &result));
+        const cls_adaptive_state before = row.adaptive, after = result.adaptive;
+        row.adaptive = after;
+        if (row.position < FIRST)
+            continue;
+        /* The change of mu is eta times the surprise above tau. */
+        sum += p.mirostat ? (double)p.mirostat_tau - (after.mu - before.mu) * 0x1p-20 / 0.1
+                          : (after.sum - 0.9 * before.sum) * 0x1p-24;
+    }
+    const double mean = sum / (TOKENS - FIRST), aim = p.mirostat ? (double)p.mirostat_tau : 0.3;
+    printf("%s comes to %g\n", modes[_i], mean);
+    ck_assert_msg(fabs(mean - aim) < (p.mirostat ? 0.1 : 0.06), "a mean of %g, not %g", mean, aim);
 }
 END_TEST
 
@@ -196,17 +280,17 @@ START_TEST(impossible_states)
         {{1, -(1 << 29), 0, 0, 0}, 2, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cls_host_result result = {0};
+        one_result result = {0};
         cls_params p = default_params();
         p.mirostat = cases[i].mirostat;
         p.adaptive_target = cases[i].mirostat ? -1.0f : 0.5f;
-        cls_host_row row = host_row(logits, 4, &p);
+        one_row row = host_row(logits, 4, &p);
         row.adaptive = cases[i].state;
         if (cases[i].message == NULL) {
-            must(cls_host_sample(&row, &result));
+            must(one_sample(&row, &result));
             continue;
         }
-        must_refuse(cls_host_sample(&row, &result), cases[i].message);
+        must_refuse(one_sample(&row, &result), cases[i].message);
     }
 }
 END_TEST
@@ -219,7 +303,9 @@ int main(void)
     add_test(aimed_draws);
     add_test(upper_cuts);
     if (fixture_size() != TEST_TINY) {
-        add_loop_test(law_of_draws, 6);
+        add_loop_test(law_of_draws, LAWS);
+        add_loop_test(xtc_coin, 2);
+        add_loop_test(modes_reach_their_aims, 4);
         add_test(mass_of_a_tail);
     }
     return fixture_end();
