@@ -90,7 +90,7 @@ static inline void pass_teams(const row_logits *r, u32 first, u32 last, int know
 KERNEL void cls_pass(STEP_PARAMETERS(CLS_PASS_BUFFERS))
 {
     const step_args s = STEP_OF(CLS_PASS_BUFFERS);
-    const u32 tiles = row_tiles(&s), tiles_per_group = args->tiles_per_group;
+    const u32 tiles = row_tiles(&s), tiles_per_group = s.args->tiles_per_group;
 #if WGS > 1
     __local u64 share_sum[CLS_PIVOTS * TEAM_SUMS];
 #if TWO_STEPS

@@ -65,6 +65,7 @@ static cls_context_options options_of(const configuration *c)
     o.shortlist = c->shortlist;
     o.max_work_group = c->max_work_group;
     o.max_local_mem_size = c->max_local_mem;
+    o.max_parameter_size = c->max_local_mem != 0 ? 256 : 0; /* the least device's */
     o.groups_per_unit = c->groups_per_unit;
     return o;
 }
