@@ -32,6 +32,8 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"thinking", TOPK THINKING, OF_TOPK(1.25)},
     {"forced", TOPK, .forced = true, OF_TOPK(1.25)},
     {"loop", TOPK LOOP, OF_TOPK(1.25)},
+    {"watermark", TOPK " watermark_context=4", .history = 1000, OF_TOPK(1.5)},
+    {"watermark_plain", "temperature=0.8 watermark_context=4", .history = 64},
     {"plain", "temperature=0.8", .goal = 2.5, .goal_one = 3.0},
     {"topp_peaked", TOPP, .goal = 3.0},
     {"llama", LLAMA, .history = 64, OF_TOPK(1.5)},

@@ -3,14 +3,13 @@
 """Measures clsample on a GPU and checks its tokens there, in steps, without a network: finds the
 vendor's OpenCL driver, builds, and runs the steps. A finished step adds its results to gpu.json, so
 that a later call with the same --out goes on after it. bench/results/README.md describes that file.
-Only Python's standard library is used. Exit status: 0 all steps are done, 1 a step failed, 2 it
-cannot run here, 3 call it again.
+Only Python's standard library is used, and gnuplot for --plot. Exit status: 0 all steps are done, 1
+a step failed, 2 it cannot run here, 3 call it again.
 """
 import argparse
 import atexit
 import glob
 import json
-import math
 import os
 import platform
 import re
@@ -55,7 +54,7 @@ QUICK = dict(
     dtype="f32",
     far_gib="0.1",
     starts=1,
-    tests="check_survey check_draw check_usual check_far check_vectors check_offsets".split(),
+    tests="usual.run chains.run check_far check_vectors check_offsets steps.run".split(),
     size="tiny",
     pool=1,
     tuned=[4],
@@ -438,11 +437,11 @@ def tests(r):
         names = output.split()
     else:
         makefile = read(r.path("Makefile"))
-        names = [re.search(rf"\btests/\w+/{n}\b", makefile).group(0) for n in names]
+        names = [re.search(rf"\btests/\w+/{re.escape(n)}\b", makefile).group(0) for n in names]
     if r.left() < 60:
         raise OutOfTime
     jobs = f"-j{min(os.cpu_count() or 2, 2 * r.plan['pool'])}"
-    programs = [n for n in names if not n.endswith(".sh")]
+    programs = [n for n in names if "." not in n] + ["tests/scripts/hooked"]
     r.run(["make", "-s", "-k", jobs, *programs], 400, allowed=(0, 2))
     if r.background is None:
         start_peers(r)
@@ -450,7 +449,7 @@ def tests(r):
     waiting = [n for n in names if n not in known]
     while waiting:
         some, waiting = waiting[: r.plan["pool"]], waiting[r.plan["pool"] :]
-        stems = [n.removesuffix(".sh") for n in some]
+        stems = [n.partition(".")[0] for n in some]
         for stem in stems:
             for suffix in (".trs", ".log"):
                 if os.path.exists(r.path(stem + suffix)):
@@ -505,11 +504,12 @@ def sameness(r):
                     {},
                 )
             )
-            env = {"CLS_TEST_GROUP": str(group), "CLS_TEST_TIER": tier}
-            for test in ("check_chains", "check_verify_twin"):
-                jobs.append((f"{test}, {name}", [r.path("tests/device/" + test)], env))
+            for text in ("chains", "verify"):
+                command = [r.path("clsample"), "run", "--device", "0", *shape]
+                command += ["--calls", "25"] if r.options.quick else []
+                path = os.path.join(r.options.source, "tests/scripts", text + ".run")
+                jobs.append((f"{text}.run, {name}", [*command, path], {}))
     jobs.append(("check_tiers", [r.path("tests/device/check_tiers")], {}))
-    jobs.append(("check_invariance", [r.path("tests/device/check_invariance")], {}))
     far = [r.path("tests/device/check_far"), r.plan["far_gib"]]
     jobs.append((f"check_far {r.plan['far_gib']}", far, {}))
     if r.left() < 60:
@@ -925,8 +925,6 @@ def page(state):
 
 # --------------------------------------------------------------------------- the plot
 
-COLOURS = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999"]
-
 
 def curves(state):
     """Name -> [(batch, microseconds by the device's clock)]."""
@@ -944,54 +942,28 @@ def curves(state):
     return lines
 
 
-def plot(state):
-    lines = curves(state)
-    if not lines:
-        return None
-    width, height, left, top, right, bottom = 1020, 480, 60, 20, 490, 50
-    batches = sorted({b for points in lines.values() for b, _ in points})
-    times = [t for points in lines.values() for _, t in points]
-    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
-    span = max(math.log2(batches[-1] / batches[0]), 1)
-
-    def x(batch):
-        return left + (width - left - right) * math.log2(batch / batches[0]) / span
-
-    def y(time):
-        return height - bottom - (height - top - bottom) * (math.log10(time) - low) / (high - low)
-
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
-    for power in range(low, high + 1):
-        at = y(10.0**power)
-        out.append(
-            f'<line x1="{left}" y1="{at:.1f}" x2="{width - right}" y2="{at:.1f}" stroke="#ddd"/>'
-            f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{10.0**power:g}</text>'
-        )
-    for batch in batches:
-        place = f'x="{x(batch):.1f}" y="{height - bottom + 18}"'
-        out.append(f'<text {place} text-anchor="middle">{batch}</text>')
-    out.append(
-        f'<text x="{(left + width - right) / 2}" y="{height - 12}" text-anchor="middle">'
-        "rows of a step</text>"
-        f'<text transform="translate(14 {height / 2}) rotate(-90)" text-anchor="middle">'
-        "microseconds by the device's clock</text>"
-    )
-    for i, (name, points) in enumerate(lines.items()):
-        colour = COLOURS[i % len(COLOURS)]
-        dash = ' stroke-dasharray="6 4"' if not name.startswith("clsample") else ""
-        path = " ".join(f"{x(b):.1f},{y(t):.1f}" for b, t in points)
-        at = top + 18 * i + 10
-        out.append(
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>'
-            f'<line x1="{width - right + 12}" y1="{at}" x2="{width - right + 36}" y2="{at}" '
-            f'stroke="{colour}" stroke-width="2"{dash}/>'
-            f'<text x="{width - right + 42}" y="{at + 4}">{name}</text>'
-        )
-    return "\n".join(out + ["</svg>\n"])
+def plot(state, path):
+    """Draws the curves by gnuplot, those of other samplers with dashes."""
+    data, shown, batches = "", [], set()
+    for i, (name, points) in enumerate(curves(state).items()):
+        data += f"$c{i} << END\n" + "".join(f"{b} {t}\n" for b, t in points) + "END\n"
+        dash = 1 if name.startswith("clsample") else 2
+        shown.append(f'$c{i} with linespoints linewidth 2 dashtype {dash} title "{name}"')
+        batches.update(b for b, _ in points)
+    if not shown:
+        die("there are no times by the device's clock to plot")
+    commands = f"""
+set terminal svg size 1020,480 noenhanced
+set output "{path}"
+{data}set logscale xy
+set xtics ({", ".join(map(str, sorted(batches)))})
+set grid
+set key outside right
+set xlabel "rows of a step"
+set ylabel "microseconds by the device's clock"
+plot {", ".join(shown)}
+"""
+    subprocess.run(["gnuplot"], input=commands, text=True, check=True)
 
 
 # ---------------------------------------------------------------------- the command
@@ -1006,7 +978,7 @@ def options_of(arguments):
         "build": (os.path.join(TOP, "build-gpu"), "of the build"),
         "gather": (None, "only fills --deps for a machine without a network; a build of this tree"),
         "table": (None, "only prints the tables of a gpu.json"),
-        "plot": (None, "with --table: draws the times by batch size into this SVG file"),
+        "plot": (None, "with --table: draws the times by batch size, an SVG file, by gnuplot"),
     }
     for name, (default, about) in text.items():
         parser.add_argument("--" + name, metavar="PATH", default=default, help=about)
@@ -1057,12 +1029,8 @@ def print_tables(o):
     state = json.loads(read(o.table))
     state["goals"] = goals(state)
     print(page(state), end="")
-    text = plot(state) if o.plot else None
-    if o.plot and text is None:
-        die("there are no times by the device's clock to plot")
-    if text is not None:
-        with open(o.plot, "w", encoding="utf-8") as file:
-            file.write(text)
+    if o.plot:
+        plot(state, o.plot)
     return 0
 
 

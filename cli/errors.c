@@ -51,18 +51,6 @@ void cli_warn(const char *format, ...)
 
 const char *cli_last_error(void) { return last_error; }
 
-int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
-
-int cli_fail_opencl(const char *what, cl_int error)
-{
-    return cli_fail("%s: OpenCL error %d", what, (int)error);
-}
-
-int cli_try(cls_status status, const char *what)
-{
-    return status == CLS_OK ? 0 : cli_fail_library(what);
-}
-
 /* ------------------------------------------------------------------ interrupts */
 
 static volatile sig_atomic_t interrupted;

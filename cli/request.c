@@ -128,6 +128,7 @@ static uint32_t history_of(const cli_request *q)
                                   p->dry_window,
                                   p->thinking_start.count,
                                   p->thinking_end.count,
+                                  p->watermark_context != 0 ? whole + p->watermark_context : 0,
                                   loops};
         for (size_t i = 0; i < sizeof least / sizeof least[0]; i++)
             if (least[i] > history)

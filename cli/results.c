@@ -247,20 +247,17 @@ void cli_part_write(const char *path, const cli_results *results, cli_part part)
 void cli_sets_write(const char *ids_path, const char *offsets_path, const cli_results *results)
 {
     const uint32_t rows = results->rows, most = results->set_n;
-    int32_t *const counts = cli_alloc(rows, 4), *const offsets = cli_alloc(rows + (size_t)1, 4),
-                   *const ids = cli_alloc(rows * (size_t)most, 4);
+    int32_t *const offsets = cli_alloc(rows + (size_t)1, 4), *const ids =
+                                                                 cli_alloc(rows * (size_t)most, 4);
+    offsets[0] = 0;
     for (uint32_t r = 0; r < rows; r++) {
-        counts[r] = *cli_ints(results, CLI_SET_COUNTS, r);
-        counts[r] = counts[r] <= (int64_t)most ? counts[r] : 0;
+        const int32_t count = *cli_ints(results, CLI_SET_COUNTS, r),
+                      n = count <= (int64_t)most && count <= INT32_MAX - offsets[r] ? count : 0;
+        memcpy(ids + offsets[r], cli_ints(results, CLI_SET_IDS, r), (size_t)n * 4);
+        offsets[r + 1] = offsets[r] + n;
     }
-    if (cls_host_kept_offsets(rows, counts, INT32_MAX, offsets) != CLS_OK)
-        cli_die("%s: %s", offsets_path, cls_error_message());
-    for (uint32_t r = 0; r < rows; r++)
-        memcpy(ids + offsets[r], cli_ints(results, CLI_SET_IDS, r),
-               (size_t)(offsets[r + 1] - offsets[r]) * 4);
     cli_npy_write(ids_path, 'i', 1, &(uint64_t){(uint64_t)offsets[rows]}, ids);
     cli_npy_write(offsets_path, 'i', 1, &(uint64_t){rows + (uint64_t)1}, offsets);
-    cli_free(counts);
     cli_free(offsets);
     cli_free(ids);
 }

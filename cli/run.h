@@ -5,7 +5,9 @@
  *     run_text.c    reads the text: statements, and their words
  *     run_data.c    makes what the words stand for: logits, masks, drafts, grammars
  *     run_side.c    a side: its sampler, its memory, and what it wrote
- *     run_calls.c   statements that enqueue
+ *     run_inputs.c  what calls read and write
+ *     run_calls.c   statements that enqueue, but for
+ *     run_drafts.c  verifications
  *     run_slots.c   statements on slots, and the others
  *     run_random.c  makes texts of random calls
  *     run_why.c     says why a token of a log is not the one that is drawn
@@ -152,6 +154,7 @@ typedef enum run_way {
     RUN_PLAIN,
     RUN_OUT_OF_ORDER, /* two queues in turn, of which one is out of order */
     RUN_EACH,         /* each slot call takes effect at once */
+    RUN_MOVED,        /* slots are saved and loaded between the calls */
     RUN_AHEAD,        /* results are read many steps later, from two queues in turn */
     RUN_SVM,          /* buffers are pointers */
     RUN_ALONE,        /* each row of a step is a step */
@@ -255,6 +258,9 @@ void run_finish(const run_side *side);
         } \
     } while (0)
 
+/* Saves each slot and loads it again. */
+void run_move(run_side *side);
+
 /* Lets the slot calls take effect that come before, by a step of a row that is skipped. */
 void run_flush(run_side *side);
 
@@ -289,7 +295,95 @@ int32_t run_slot(const run_side *side, int32_t slot);
 /* Leaves the script out on this side. */
 void run_leave_out(run_side *side, const char *why);
 
-/* ------------------------------------------------- cli/run_calls.c, run_slots.c */
+/* ------------------------------------------------------------ cli/run_inputs.c */
+
+/* A map of a call: numbers, one for each row, on the host or, behind @, on the device. */
+typedef struct run_map {
+    int32_t *value; /* NULL: absent */
+    bool on_device;
+} run_map;
+
+run_map run_map_read(const run_statement *s, const char *key, uint32_t rows);
+void run_map_turn(run_map *m, uint32_t rows); /* into the opposite order */
+cls_ints run_map_put(run_side *side, const run_map *m, uint32_t first, uint32_t n);
+
+/* The number of a call's rows: that of its word, or of its slots, or `absent`. */
+uint32_t run_rows_of(const run_statement *s, const char *key, uint32_t absent);
+
+/* The slots of rows on this side, where a missing map names the first ones. */
+void run_place_slots(const run_side *side, run_map *slots, uint32_t rows);
+
+/* The rows of data in the opposite order. */
+void *run_turned(const void *data, uint32_t rows, size_t row);
+
+/* The logits, the mask and the bias of a call; those without data are absent. */
+typedef struct run_inputs {
+    cli_array of[CLI_INPUTS];
+    run_map map[CLI_INPUTS];
+    bool mask_on_host;
+    float factor;
+} run_inputs;
+#define RUN_INPUT_KEYS \
+    "logits logits_pick kind dtype mask mask_pick mask_kind mask_width mask_rows mask_map " \
+    "mask_host bias bias_pick bias_dtype bias_rows bias_map bias_factor hash "
+
+run_inputs run_inputs_read(run_side *side, const run_statement *s, uint32_t logits_rows,
+                           uint32_t rows);
+
+/* Turns around what belongs to rows: what a map names stays. */
+void run_inputs_turn(run_inputs *in, uint32_t rows);
+
+/* The hash of what a row reads, without maps. */
+uint64_t run_hash_of_row(const run_inputs *in, uint32_t row);
+
+/* Rows of a list of numbers, or rows in which one token is the likeliest: list:1,2/3 or tokens:5,6,
+ * or those of the words list=1,2/3 and tokens=5,6 of a statement `logits`. NULL: neither. */
+void *run_rows_by_hand(const run_statement *s, const char *key, const char *text, uint32_t rows,
+                       uint32_t vocab, int32_t dtype);
+
+/* Memory for rows, which have something between them on the permuted side. */
+cls_buffer run_rows_put(run_side *side, const void *data, uint32_t rows, size_t row, size_t element,
+                        uint64_t *stride);
+
+/* The logits of a call: rows from `first` on. A shard has a window of each row, unless it is given
+ * whole ones. */
+enum { RUN_WHOLE = RUN_MOST_SHARDS };
+cls_logits run_logits(run_side *side, const run_inputs *in, uint32_t first, uint32_t rows,
+                      uint32_t shard);
+
+/* Sets the mask and the bias of a call. */
+void run_guides(run_side *side, const run_inputs *in, uint32_t first, uint32_t rows, cls_mask *mask,
+                cls_dense_bias *bias);
+
+/* Refuses a mask on the host that words have made larger than its memory. */
+void run_check_mask(const run_side *side, const run_statement *s, const cls_mask *m,
+                    const run_inputs *in);
+
+/* The outputs that a call writes, of which a row is a part. */
+typedef struct run_outputs {
+    cls_outputs o;
+    bool any, packed;
+} run_outputs;
+
+/* Finds a name among those of a list: "NAME" or "NAME:COUNT". */
+bool run_is_listed(const run_statement *s, const char *list, const char *name, uint64_t *count);
+
+/* Makes the outputs that a statement or the latest `outputs` asks for. places: rows, or those of a
+ * verification. */
+run_outputs run_outputs_make(run_side *side, const run_statement *s, uint32_t places,
+                             bool verifies);
+
+/* The outputs of one row, and the part of a buffer that is of one. */
+cls_outputs run_outputs_of_row(const run_outputs *all, uint32_t vocab, uint32_t row);
+cls_buffer run_part_of(cls_buffer b, uint32_t row, size_t size);
+
+/* Sets what words name of a complete call and its outputs. */
+void run_set_all_parts(run_side *side, const run_statement *s, const char *keys,
+                       const char *structure, void *call, run_outputs *out);
+
+static inline uint32_t run_least(uint64_t a, uint64_t b) { return (uint32_t)(a < b ? a : b); }
+
+/* ---------------------------------- cli/run_calls.c, run_drafts.c, run_slots.c */
 
 void run_step(run_side *side, const run_statement *s);
 void run_verify(run_side *side, const run_statement *s);
@@ -297,8 +391,17 @@ void run_accept(run_side *side, const run_statement *s);
 void run_draft(run_side *side, const run_statement *s);
 void run_logprobs(run_side *side, const run_statement *s);
 void run_launches(run_side *side, const run_statement *s);
-void run_slot_statement(run_side *side, const run_statement *s);
 void run_sampler(run_side *side, const run_statement *s);
+
+/* Runs any statement. */
+void run_statement_on(run_side *side, const run_statement *s);
+
+/* The number of samplers of a side. */
+uint32_t run_samplers(const run_side *side);
+
+/* Begins a call: its defaults, and what words set that are no `keys`. */
+void run_begin_call(const run_statement *s, const char *keys, const char *structure, void *call,
+                    size_t size);
 
 /* What a test does with each new sampler of a device; or NULL. */
 extern void (*run_prepare)(cls_sampler *sampler);
@@ -312,6 +415,16 @@ extern const char *(*run_judge)(run_side *side, const run_statement *s);
 
 /* Makes the step of one row of a statement. */
 void run_step_row(run_side *side, const run_statement *s, uint32_t row, cls_step *step);
+
+/* Brings the rows of the shards together on each of them. */
+void run_gather(run_side *side, const run_inputs *in, uint32_t rows, cls_logits *whole);
+
+/* Keeps the results of the first shard, or those of another one that differ. */
+void run_join_shards(run_side *side, uint32_t since);
+
+/* What the latest call wrote under a name, by the host: at least n numbers. They are -1 if there is
+ * no such call, as where a random step was refused. */
+run_map run_latest(const run_side *side, const char *name, uint32_t n);
 
 /* Sets parameters from words. */
 void run_params(run_side *side, const run_statement *s, cls_params *params);

@@ -104,6 +104,7 @@ typedef struct maker {
     const char *features, *without; /* NULL: all, and none */
     const char *often;              /* parameters of most requests; or NULL */
     uint32_t texts;                 /* the longest random text of a request */
+    bool bits;                      /* parameters may have any bits */
     bool has_halves;                /* whether some logits are f16 or bf16 */
     uint32_t vocab, slots, rows, history, rollback, counts;
     uint32_t grammars;
@@ -321,6 +322,25 @@ static void random_params(maker *m, cls_params *p, const char *grammar)
     }
 }
 
+/* Sets some numbers to any bits that the library accepts. */
+static void random_bits(maker *m, cls_params *p)
+{
+    static const struct {
+        size_t at, size;
+    } numbers[] = {
+#define PLACE(p, id, type, field, ...) {offsetof(cls_params, field), sizeof(p)->field},
+        CLS_PARAMS(PLACE, (cls_params *)0)};
+    for (uint32_t n = below(m, 6); n > 0; n--) {
+        const uint32_t i = below(m, sizeof numbers / sizeof *numbers);
+        const uint64_t bits = rng_bits(&m->r);
+        const cls_params before = *p;
+        memcpy((char *)p + numbers[i].at, &bits, numbers[i].size);
+        settle_params(m, p);
+        if (cls_params_check(p, m->vocab) != CLS_OK)
+            *p = before;
+    }
+}
+
 /* ----------------------------------------------------------------- statements */
 
 static uint32_t a_slot(maker *m) { return below(m, m->slots); }
@@ -382,6 +402,8 @@ static void add_params(maker *m, uint32_t slot, const char *verb)
         if (cls_params_check(&p, m->vocab) == CLS_OK)
             break;
     }
+    if (m->bits)
+        random_bits(m, &p);
     run_add(&m->text, "%s %" PRIu32, verb, slot);
     run_add_params(&m->text, &p);
     if (grammar != NULL)
@@ -738,7 +760,7 @@ char *run_random(const run_statement *s, const run_statement *sampler, uint32_t 
     cls_sampler_options o;
     maker *const m = cli_alloc(1, sizeof *m);
     const uint32_t calls = (uint32_t)run_number(s, "calls", 100);
-    run_check_keys(s, "calls seed features without often texts", NULL);
+    run_check_keys(s, "calls seed features without often texts bits", NULL);
     cls_sampler_options_init(&o);
     run_set_fields(sampler, "slots rows features dtypes counts", "cls_sampler_options", &o);
     m->s = s;
@@ -747,6 +769,7 @@ char *run_random(const run_statement *s, const run_statement *sampler, uint32_t 
     m->without = run_find(s, "without");
     m->often = run_find(s, "often");
     m->texts = (uint32_t)run_number(s, "texts", 0);
+    m->bits = run_number(s, "bits", 0) != 0;
     const char *const dtypes = run_find(sampler, "dtypes");
     m->has_halves = dtypes == NULL || strcmp(dtypes, "all") == 0;
     m->vocab = o.vocab;

@@ -320,64 +320,6 @@ run_named *run_name_set(run_side *side, const char *name, void *object, size_t s
 
 void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
 
-/* leave SIDE,...: leaves the rest of the script out on sides whose names begin so. */
-static void leave(run_side *side, const run_statement *s)
-{
-    const char *at = run_value(s, "");
-    while (*at != '\0') {
-        const size_t length = strcspn(at, ",");
-        if (strncmp(side->name, at, length) == 0)
-            run_leave_out(side, "the text leaves it out");
-        at += length + (at[length] == ',');
-    }
-}
-
-static const struct verb {
-    const char *name;
-    void (*run)(run_side *side, const run_statement *s);
-    bool needs_sampler;
-} verbs[] = {
-    {"leave", leave, false},
-    {"version", run_slot_statement, false},
-    {"wrote", run_slot_statement, false},
-    {"end", run_slot_statement, false},
-    {"sampler", run_sampler, false},
-    {"logits", run_slot_statement, false},
-    {"outputs", run_slot_statement, false},
-    {"grammar", run_slot_statement, true},
-    {"infill", run_slot_statement, true},
-    {"begin", run_slot_statement, true},
-    {"params", run_slot_statement, true},
-    {"append", run_slot_statement, true},
-    {"turn", run_slot_statement, true},
-    {"force", run_slot_statement, true},
-    {"copy", run_slot_statement, true},
-    {"rollback", run_slot_statement, true},
-    {"reset", run_slot_statement, true},
-    {"save", run_slot_statement, true},
-    {"load", run_slot_statement, true},
-    {"same", run_slot_statement, true},
-    {"compile", run_slot_statement, true},
-    {"step", run_step, true},
-    {"verify", run_verify, true},
-    {"accept", run_accept, true},
-    {"draft", run_draft, true},
-    {"logprobs", run_logprobs, true},
-    {"launches", run_launches, true},
-};
-enum { VERBS = sizeof verbs / sizeof *verbs };
-
-static const struct verb *verb_of(const run_statement *s)
-{
-    cli_near near = {.word = s->verb, .length = strlen(s->verb)};
-    for (int i = 0; i < VERBS; i++) {
-        if (strcmp(s->verb, verbs[i].name) == 0)
-            return &verbs[i];
-        cli_near_try(&near, verbs[i].name);
-    }
-    run_die(s, "'%.40s' is no statement%s", s->verb, cli_near_text(&near, ""));
-}
-
 const char *(*run_judge)(run_side *side, const run_statement *s);
 
 void run_first(run_side *side, const run_script *script, uint32_t count)
@@ -391,15 +333,13 @@ void run_first(run_side *side, const run_script *script, uint32_t count)
         run_leave_out(side, side->lacks);
     for (uint32_t i = 0; i < count && side->left_out == NULL; i++) {
         const run_statement *const s = &script->statement[i];
-        const struct verb *const verb = verb_of(s);
         side->now = s;
         side->index = i;
         if (side->queue[1] != NULL)
             side->target.queue = side->queue[i * UINT32_C(2654435761) >> 31];
-        if (verb->needs_sampler && side->sampler[0] == NULL)
-            run_die(s, "there is no sampler yet: a script begins with one, such as sampler "
-                       "vocab=40 slots=3");
-        verb->run(side, s);
+        run_statement_on(side, s);
+        if (side->way == RUN_MOVED && side->left_out == NULL)
+            run_move(side);
         if (run_judge != NULL && side->on_host && side->way == RUN_PLAIN) {
             run_drain(side);
             const char *const fault = run_judge(side, s);

@@ -7,8 +7,7 @@
 
 #include "run.h"
 
-/* The number of samplers of a side. */
-static uint32_t samplers(const run_side *side) { return side->shards != 0 ? side->shards : 1; }
+uint32_t run_samplers(const run_side *side) { return side->shards != 0 ? side->shards : 1; }
 
 /* ------------------------------------------------------------------- samplers */
 
@@ -30,6 +29,7 @@ static const struct bit {
                      {"accept", CLS_FEATURE_ACCEPT},
                      {"verify", CLS_FEATURE_VERIFY},
                      {"forced", CLS_FEATURE_FORCED},
+                     {"watermark", CLS_FEATURE_WATERMARK},
                      {"shard", CLS_FEATURE_SHARD},
                      {"all", CLS_FEATURES_ALL},
                      {NULL, 0}},
@@ -67,17 +67,34 @@ static uint32_t parse_bits(const run_statement *s, const char *key, const struct
 
 void (*run_prepare)(cls_sampler *sampler);
 
+/* The borders of shards, which every other sampler of a text has at random: some shards have one
+ * token. The others have the vocabulary's first half and one token more, or also the first token
+ * alone; or they are equal: NULL. */
+static const uint32_t *borders_of(const run_side *side)
+{
+    const uint32_t vocab = side->sampler_options.vocab, n = side->shards;
+    uint32_t *const borders = cli_alloc(n + (size_t)1, sizeof *borders);
+    rng r = {side->index + UINT64_C(1000003) * vocab};
+    borders[n] = vocab;
+    for (uint32_t i = 1; i < n; i++) {
+        const uint32_t room = vocab - borders[i - 1] - (n - i);
+        borders[i] = borders[i - 1] + 1 + (rng_below(&r, 3) ? rng_below(&r, room) : 0);
+    }
+    if (rng_below(&r, 2))
+        return borders;
+    borders[1] = 1;
+    borders[n - 1] = vocab / 2 + 1;
+    return n < 4 && vocab > 6 ? borders : NULL;
+}
+
 static void add_shard(run_side *side, uint32_t i)
 {
     cls_shard_options o;
     cls_shard_options_init(&o);
-    const uint32_t vocab = side->sampler_options.vocab, middle = vocab / 2 + 1;
-    const uint32_t uneven[2][4] = {{0, middle, vocab}, {0, 1, middle, vocab}};
     o.shard_count = side->shards;
     o.shard = i;
     o.on_device = side->shards > 2;
-    if (side->shards < 4 && vocab > 6)
-        o.borders = uneven[side->shards - 2];
+    o.borders = borders_of(side);
     if (cli_compile_done(cls_shard_create(side->sampler[i], &o, &side->shard[i])) != CLS_OK)
         run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
 }
@@ -109,11 +126,11 @@ void run_sampler(run_side *side, const run_statement *s)
     }
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
-    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
+    for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         status = cli_compile_done(cls_sampler_create(side->target.context, &o, &side->sampler[i]));
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
         add_shard(side, i);
-    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
+    for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         if (run_prepare != NULL && !side->on_host)
             run_prepare(side->sampler[i]);
     run_returned(side, status, since);
@@ -295,12 +312,30 @@ static void load_slot(run_side *side, const run_statement *s)
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t since = side->records;
         cls_status status = CLS_OK;
-        for (uint32_t k = 0; k < samplers(side) && status == CLS_OK; k++)
+        for (uint32_t k = 0; k < run_samplers(side) && status == CLS_OK; k++)
             status = cli_compile_done(cls_slot_load(
                 side->sampler[k], (uint32_t)run_slot(side, slots[i]), bytes, size, grammar));
         if (status == CLS_OK)
             side->rules[slots[i]] = saved->rules;
         run_returned(side, status, since);
+    }
+}
+
+void run_move(run_side *side)
+{
+    for (uint32_t slot = 0; side->sampler[0] != NULL && slot < side->sampler_options.slot_count;
+         slot++) {
+        const run_statement *const rules = side->rules[slot];
+        cls_status status;
+        const run_named saved = saved_slot(side, slot, &status);
+        if (status != CLS_OK) /* it has no request */
+            continue;
+        status = cls_slot_load(side->sampler[0], slot, saved.object, saved.size,
+                               rules != NULL ? grammar_of(side, rules) : NULL);
+        if (status != CLS_OK && strstr(cls_error_message(), "grammar is not the one") == NULL)
+            run_die(side->now, "%s: slot %" PRIu32 " is saved, but cannot be loaded: %s",
+                    side->name, slot, cls_error_message());
+        cli_free(saved.object);
     }
 }
 
@@ -382,7 +417,7 @@ static void set_infill(run_side *side, const run_statement *s)
     side->infill = infill;
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
-    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
+    for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         status = cls_sampler_infill(side->sampler[i], &infill);
     run_returned(side, status, since);
 }
@@ -392,26 +427,93 @@ static void compile_features(run_side *side, const run_statement *s)
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     run_check_keys(s, "features", NULL);
-    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
+    for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         status = cli_compile_done(cls_sampler_compile(
             side->sampler[i], parse_bits(s, "features", feature_names, CLS_FEATURES_ALL)));
     run_returned(side, status, since);
 }
 
-/* What a slot statement does: with parameters, and with ids of a prompt or without a key. */
-static const struct slot_verb {
-    const char *name;
-    cls_status (*call)(const slot_call *c);
-    const char *keys; /* NULL: parameters */
-} slot_verbs[] = {
-    {"begin", begin_slot, NULL},         {"params", set_params, NULL},
-    {"append", append_prompt, "prompt"}, {"turn", next_turn, "prompt"},
-    {"force", force_ids, "ids"},         {"rollback", roll_back, "count"},
-    {"reset", reset_slot, ""},           {"copy", copy_slot, "from"},
-};
+/* ------------------------------------------------------------------ all statements */
 
-static void run_slot_call(run_side *side, const run_statement *s, const struct slot_verb *verb)
+static void set_logits(run_side *side, const run_statement *s) { side->logits = s; }
+static void set_outputs(run_side *side, const run_statement *s) { side->outputs = s; }
+static void do_nothing(run_side *side, const run_statement *s) { (void)side, (void)s; }
+
+/* leave SIDE,...: leaves the rest of the script out on sides whose names begin so. */
+static void leave(run_side *side, const run_statement *s)
 {
+    const char *at = run_value(s, "");
+    while (*at != '\0') {
+        const size_t length = strcspn(at, ",");
+        if (strncmp(side->name, at, length) == 0)
+            run_leave_out(side, "the text leaves it out");
+        at += length + (at[length] == ',');
+    }
+}
+
+static void run_slot_call(run_side *side, const run_statement *s);
+
+/* The statements: what runs them, and of a slot call also the call, and the words that it knows
+ * beside its slots; NULL: parameters. The first ones need no sampler. */
+static const struct verb {
+    const char *name;
+    void (*run)(run_side *side, const run_statement *s);
+    cls_status (*call)(const slot_call *c);
+    const char *keys;
+} verbs[] = {
+    {"leave", leave, NULL, NULL},
+    {"version", do_nothing, NULL, NULL},
+    {"wrote", do_nothing, NULL, NULL},
+    {"end", do_nothing, NULL, NULL},
+    {"sampler", run_sampler, NULL, NULL},
+    {"logits", set_logits, NULL, NULL},
+    {"outputs", set_outputs, NULL, NULL},
+    {"grammar", make_grammar, NULL, NULL},
+    {"infill", set_infill, NULL, NULL},
+    {"begin", run_slot_call, begin_slot, NULL},
+    {"params", run_slot_call, set_params, NULL},
+    {"append", run_slot_call, append_prompt, "prompt"},
+    {"turn", run_slot_call, next_turn, "prompt"},
+    {"force", run_slot_call, force_ids, "ids"},
+    {"copy", run_slot_call, copy_slot, "from"},
+    {"rollback", run_slot_call, roll_back, "count"},
+    {"reset", run_slot_call, reset_slot, ""},
+    {"save", save_slot, NULL, NULL},
+    {"load", load_slot, NULL, NULL},
+    {"same", compare_slots, NULL, NULL},
+    {"compile", compile_features, NULL, NULL},
+    {"step", run_step, NULL, NULL},
+    {"verify", run_verify, NULL, NULL},
+    {"accept", run_accept, NULL, NULL},
+    {"draft", run_draft, NULL, NULL},
+    {"logprobs", run_logprobs, NULL, NULL},
+    {"launches", run_launches, NULL, NULL},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs, FREE = 7 };
+
+static const struct verb *verb_of(const run_statement *s)
+{
+    cli_near near = {.word = s->verb, .length = strlen(s->verb)};
+    for (int i = 0; i < VERBS; i++) {
+        if (strcmp(s->verb, verbs[i].name) == 0)
+            return &verbs[i];
+        cli_near_try(&near, verbs[i].name);
+    }
+    run_die(s, "'%.40s' is no statement%s", s->verb, cli_near_text(&near, ""));
+}
+
+void run_statement_on(run_side *side, const run_statement *s)
+{
+    const struct verb *const verb = verb_of(s);
+    if (verb - verbs >= FREE && side->sampler[0] == NULL)
+        run_die(s, "there is no sampler yet: a script begins with one, such as sampler "
+                   "vocab=40 slots=3");
+    verb->run(side, s);
+}
+
+static void run_slot_call(run_side *side, const run_statement *s)
+{
+    const struct verb *const verb = verb_of(s);
     slot_call c = {.side = side, .s = s};
     uint32_t n;
     const int32_t *const slots = run_slots(s, &n);
@@ -428,7 +530,7 @@ static void run_slot_call(run_side *side, const run_statement *s, const struct s
         cls_status status = CLS_OK;
         const uint32_t place = (uint32_t)slots[i], count = side->sampler_options.slot_count;
         c.slot = (uint32_t)run_slot(side, slots[i]);
-        for (uint32_t k = 0; k < samplers(side) && status == CLS_OK; k++) {
+        for (uint32_t k = 0; k < run_samplers(side) && status == CLS_OK; k++) {
             c.sampler = side->sampler[k];
             status = cli_compile_done(verb->call(&c));
         }
@@ -440,24 +542,4 @@ static void run_slot_call(run_side *side, const run_statement *s, const struct s
             run_flush(side);
         run_returned(side, status, since);
     }
-}
-
-void run_slot_statement(run_side *side, const run_statement *s)
-{
-    static const struct {
-        const char *name;
-        void (*run)(run_side *side, const run_statement *s);
-    } others[] = {{"grammar", make_grammar}, {"infill", set_infill},
-                  {"save", save_slot},       {"load", load_slot},
-                  {"same", compare_slots},   {"compile", compile_features}};
-    for (size_t i = 0; i < sizeof slot_verbs / sizeof *slot_verbs; i++)
-        if (strcmp(s->verb, slot_verbs[i].name) == 0)
-            run_slot_call(side, s, &slot_verbs[i]);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(s->verb, others[i].name) == 0)
-            others[i].run(side, s);
-    if (strcmp(s->verb, "logits") == 0)
-        side->logits = s;
-    if (strcmp(s->verb, "outputs") == 0)
-        side->outputs = s;
 }

@@ -372,6 +372,15 @@ void run_set_fields(const run_statement *s, const char *keys, const char *struct
     }
 }
 
+void run_begin_call(const run_statement *s, const char *keys, const char *structure, void *call,
+                    size_t size)
+{
+    run_check_keys(s, keys, structure);
+    if (cls_struct_init(structure, call, size) != CLS_OK)
+        run_die(s, "%s", cls_error_message());
+    run_set_fields(s, keys, structure, call);
+}
+
 /* Sets the offset or the size of a buffer, of which never more may be used than there is. */
 static void set_extent(const run_statement *s, const char *key, const char *text, cls_buffer *b,
                        bool is_offset)

@@ -50,8 +50,10 @@ uint64_t run_edge(run_side *side, const run_statement *s, uint32_t row, uint64_t
         return other;
     const cli_probe p = run_probe(side, s, row);
     cls_step step = p.step;
-    if (p.sampler == NULL)
+    if (p.sampler == NULL || p.params.watermark_context != 0) { /* such a step is refused */
+        cls_sampler_destroy(p.sampler);
         return other;
+    }
     step.invalid_token = -1; /* cli_probe_row() defers, and another one may be a token */
     const int32_t token = drawn_with(&p, &step, same);
     if (drawn_with(&p, &step, other) == token)

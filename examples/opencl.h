@@ -19,6 +19,7 @@ static inline void must(int code) /* of clsample or of OpenCL */
 }
 
 typedef struct opencl {
+    cl_device_id device;
     cl_context context;
     cl_command_queue queue; /* in order, so no command needs an event */
     cls_context *cls;
@@ -29,21 +30,21 @@ static inline opencl opencl_open(void)
 {
     opencl o;
     cl_platform_id platforms[16];
-    cl_device_id device; /* a platform may have none */
     cl_uint n = 0;
     cl_int code;
     cls_device_info info;
     cls_device_info_init(&info);
     clGetPlatformIDs(16, platforms, &n);
     for (cl_uint i = 0; i < n && i < 16; i++) {
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) != CL_SUCCESS ||
-            cls_device_query(device, NULL, &info) != CLS_OK)
+        /* A platform may have no device. */
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &o.device, NULL) != CL_SUCCESS ||
+            cls_device_query(o.device, NULL, &info) != CLS_OK)
             continue;
-        o.context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+        o.context = clCreateContext(NULL, 1, &o.device, NULL, NULL, &code);
         must(code);
-        o.queue = clCreateCommandQueue(o.context, device, 0, &code);
+        o.queue = clCreateCommandQueue(o.context, o.device, 0, &code);
         must(code);
-        must(cls_context_create(o.context, device, NULL, &o.cls));
+        must(cls_context_create(o.context, o.device, NULL, &o.cls));
         return o;
     }
     fprintf(stderr, "no usable OpenCL device\n");

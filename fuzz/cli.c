@@ -34,20 +34,6 @@ void cli_die(const char *format, ...)
     longjmp(refusal, 1);
 }
 
-int cli_no_memory(void) { return cli_fail("out of memory"); }
-
-int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
-
-int cli_fail_opencl(const char *what, cl_int error)
-{
-    return cli_fail("%s: OpenCL error %d", what, (int)error);
-}
-
-int cli_try(cls_status status, const char *what)
-{
-    return status == CLS_OK ? 0 : cli_fail_library(what);
-}
-
 const char *cli_last_error(void) { return message; }
 void cli_catch_interrupt(void) {}
 bool cli_interrupted(void) { return false; }

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
 # README.md describes the targets. Each is a test, too: it replays the inputs that are kept.
 fuzz_engine = fuzz/replay.c fuzz/files.c
-fuzz_host = fuzz/calls fuzz/checkpoint fuzz/container fuzz/grammar
-fuzz_calls_SOURCES = fuzz/calls.c $(fuzz_engine)
-fuzz_calls_LDADD = libclsample_internal.la $(OPENCL_LIBS) -lm
+fuzz_host = fuzz/checkpoint fuzz/container fuzz/grammar
 fuzz_checkpoint_SOURCES = fuzz/checkpoint.c $(fuzz_engine)
 fuzz_checkpoint_LDADD =
 fuzz_container_SOURCES = fuzz/container.c $(fuzz_engine)
@@ -21,10 +19,9 @@ fuzz_texts_SOURCES = fuzz/texts.c fuzz/cli.c $(command_without_errors) $(fuzz_en
 fuzz_texts_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif
 if HAVE_CHECK
-fuzz_device = fuzz/blob fuzz/differential
+fuzz_device = fuzz/blob
 fuzz_tests = fuzz/device.c fuzz/assert.c
 fuzz_blob_SOURCES = fuzz/blob.c $(fuzz_tests) $(fuzz_engine)
-fuzz_differential_SOURCES = fuzz/differential.c $(fuzz_tests) $(fuzz_engine)
 endif
 check_PROGRAMS += $(fuzz_host) $(fuzz_device)
 

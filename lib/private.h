@@ -128,7 +128,7 @@ cls_status cls_pointer_calls_find(cl_device_id device, const char *name, int32_t
 /* The bytes of the caller's buffers that a call reads and writes. For a sub-buffer they are those
  * of its parent, and for a pointer addresses. OpenCL is asked once about each buffer of a call, and
  * once about each kind of pointer. */
-#define CLS_MAX_RANGES 64
+#define CLS_MAX_RANGES 80
 typedef struct cls_ranges {
     uint32_t n, infos;
     cls_pointer_calls calls[CLS_BUFFER_KINDS]; /* NULL for CLS_BUFFER_MEM */

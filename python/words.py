@@ -30,7 +30,6 @@ WORDS: Dict[str, str] = {
     "cls_error_opencl()": "the exception's `opencl`",
     "cls_host_draw()": "draw()",
     "cls_grammar_query()": "Grammar.info",
-    "cls_host_kept_offsets()": "kept_offsets()",
     "cls_watermark_detect()": "watermark_detect()",
 }
 # A field of a struct, constants, a function or a type.

@@ -53,14 +53,15 @@ CLS_INLINE u64 watermark_surprise(u32 c)
     return u64_make(0x18000001u, 0x7154759au) - log; /* log2(2^24 + 1) */
 }
 
-/* The best token so far: the least surprise for its mass, and the lowest id of equal ones. */
+/* The best token so far: the least surprise for its mass, and the lowest id of equal ones. A token
+ * with a mass below `least` cannot be better, since no surprise is below 2^32. */
 typedef struct cls_marked {
-    u64 surprise, mass;
+    u64 surprise, mass, least;
     u32 id;
 } cls_marked;
 CLS_INLINE cls_marked marked_none(void)
 {
-    const cls_marked none = {1, 0, CLS_MAX_ID};
+    const cls_marked none = {1, 0, 1, CLS_MAX_ID};
     return none;
 }
 CLS_INLINE int marked_before(u64 surprise, u64 mass, u32 id, const cls_marked *best)
@@ -70,16 +71,17 @@ CLS_INLINE int marked_before(u64 surprise, u64 mass, u32 id, const cls_marked *b
     return a != b ? a < b : low_a != low_b ? low_a < low_b : id < best->id;
 }
 /* Compares a token, given by its random word and its mass, with the best one. Most need no
- * logarithm: the surprise of c is at least 1.44 * 2^32 c. */
+ * logarithm: the surprise of c is at least 2^32 c. */
 CLS_INLINE void marked_try(u32 word, u64 mass, u32 id, cls_marked *best)
 {
     const u32 c = (1u << 24) - (word >> 8);
-    if (mass == 0 || !marked_before((u64)c * 1546188226u << 2, mass, id, best))
+    if (mass < best->least || (u64)c * (best->least >> 4) > mass >> 4)
         return;
     const u64 surprise = watermark_surprise(c);
     if (marked_before(surprise, mass, id, best)) {
         best->surprise = surprise;
         best->mass = mass;
+        best->least = mass / ((surprise >> 32) + 1) + (u64)(mass <= surprise >> 32);
         best->id = id;
     }
 }

@@ -28,16 +28,14 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         next = slot->adaptive;
     }
     if (due >= 0) {
-        forced = emits =
-            mask_allows(&s, row, (u32)due) && text_allows(slot, lists, &t, (u32)due);
+        forced = emits = mask_allows(&s, row, (u32)due) && text_allows(slot, lists, &t, (u32)due);
         status = (status & (CLS_ROW_NAN | CLS_ROW_INF)) | (forced ? CLS_ROW_FORCED : CLS_ROW_EMPTY);
         token = forced ? due : s.args->invalid_token;
     }
     if (drew && token == own)
         next = adaptive_once(slot, &rows[row].next);
     status |= text_follow(slot, lists, &t, (u32)token, emits, scratch);
-    const int keeps =
-        drew && emits && first_of_slot(&s, slot->flags, row, slot_index);
+    const int keeps = drew && emits && first_of_slot(&s, slot->flags, row, slot_index);
     BARRIER(); /* every item has read the record */
     if (LOCAL_ID == 0) {
         if (keeps) {
@@ -57,5 +55,6 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         if (emits && (has & CLS_HAS_LATEST))
             AT_OFFSET(&s, latest)[valid_slot(slot_index)] = token;
     }
-    state_accept(slot, &kept, lists_of(&s, slot), (u32)token, emits && !(has & CLS_DEFER), &next, scratch);
+    state_accept(slot, &kept, lists_of(&s, slot), (u32)token, emits && !(has & CLS_DEFER), &next,
+                 scratch);
 }

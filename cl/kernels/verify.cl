@@ -309,8 +309,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
                               : own;
         if (by_rows)
             w->status |= row_status & (CLS_ROW_NAN | CLS_ROW_INF);
-        if (due >= 0 && !(mask_allows(v->s, w->row, (u32)due) &&
-                          text_allows(slot, lists, &t, (u32)due))) {
+        if (due >= 0 &&
+            !(mask_allows(v->s, w->row, (u32)due) && text_allows(slot, lists, &t, (u32)due))) {
             w->status |= CLS_ROW_EMPTY;
             w->token = -1;
             BARRIER(); /* every item has read the row; the branch is the same for the whole group */

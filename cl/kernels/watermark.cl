@@ -53,16 +53,28 @@ static inline u32 context_repeats(const text *t, u32 w, u32 known, __local u64 *
 static inline void mark_vector(const report *t, u32 i, int kind, const cls_unit *unit,
                                const u32 *state, const u32 *key, cls_marked *best)
 {
-    f32 x[VEC];
-    u32 words[4];
-    VSTORE(load_v(&t->r, i, kind), x);
+    const UV w = weight_v(load_v(&t->r, i, kind), unit->max, t->scale, unit->fraction);
+    u32 weights[VEC], words[4];
+    if (to_row_units((u64)(u32)IMAX(AS_IV(w)), unit->shift) < best->least)
+        return;
+    VSTORE(w, weights);
     for (u32 j = 0; j < VEC; j++) {
-        const f32 z = report_kept(t, i + j, clean(x[j]));
+        const u64 mass = to_row_units(weights[j], unit->shift);
         if (j % 4 == 0)
             watermark_words(words, state, (i + j) / 4, key);
-        if (z > CLS_MASKED)
-            marked_try(words[j % 4], report_mass(t, z, unit), i + j, best);
+        if (mass >= best->least && (!t->listed || list_find(t->ids, t->n_ids, i + j) < t->n_ids))
+            marked_try(words[j % 4], mass, i + j, best);
     }
+}
+
+/* Compares the token that was drawn: it is likely, so that few others need a closer look. */
+static inline void mark_drawn(const report *t, u32 id, const u32 *state, const u32 *key,
+                              cls_marked *best)
+{
+    const cls_unit unit = report_unit(t, id);
+    u32 words[4];
+    watermark_words(words, state, id / 4, key);
+    marked_try(words[id % 4], report_mass(t, load_one(&t->r, id), &unit), id, best);
 }
 
 /* Does this with all tokens of tiles first to last - 1. */
@@ -150,6 +162,7 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
     report set;
     hash_context(&t, w, key, state);
     report_final(&r, &out, slot->flags, kept_ids_of(s, row), &set);
+    mark_drawn(&set, (u32)out.token, state, key, best);
     mark_tiles(&set, group * per_group, min((group + 1) * per_group, r.tiles), state, key, best);
     best_of_group(items, best);
     __global u64 *const at = pass + (size_t)(group * per_group) * CLS_PIVOTS;

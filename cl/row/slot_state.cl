@@ -231,7 +231,8 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
 #endif
 #if FORCED
     text t = text_of(slot, s->ring, s->n_ring, active);
-    const u32 ended = text_follow(slot, lists - (active ? slot->lists : 0u), &t, id, active, scratch);
+    const u32 ended =
+        text_follow(slot, lists - (active ? slot->lists : 0u), &t, id, active, scratch);
 #endif
     BARRIER(); /* every item has read the slot and the ring */
     if (LOCAL_ID == 0 && active) {

@@ -202,10 +202,10 @@ static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most, u32 k
     return back;
 }
 
-/* Returns CLS_ROW_LOOP and CLS_ROW_STOPPED if a text, followed by an entry, ends in a loop of output
- * tokens, else 0, by the whole group; `active` is the same for all of it. Each item tries some
- * lengths n. If the last `all` entries repeat every n entries, they do so every m entries for all
- * multiples m of n, and m is a loop if its copies fit into them. No other length up to all - n
+/* Returns CLS_ROW_LOOP and CLS_ROW_STOPPED if a text, followed by an entry, ends in a loop of
+ * output tokens, else 0, by the whole group; `active` is the same for all of it. Each item tries
+ * some lengths n. If the last `all` entries repeat every n entries, they do so every m entries for
+ * all multiples m of n, and m is a loop if its copies fit into them. No other length up to all - n
  * needs a try. The end of a text that repeats with such a length, and does not with a smaller one
  * that is tried, repeats with n, too, because two periods that fit into a text together have their
  * greatest common divisor as a period (Fine and Wilf). */

@@ -126,11 +126,11 @@ typedef enum cls_buffer_kind {
  *
  * All calls check buffers in the same way. They return CLS_BAD_ARGUMENT for an image, for a
  * CL_MEM_READ_ONLY buffer that the call writes, for a CL_MEM_WRITE_ONLY buffer that kernels read,
- * for a buffer of another context, for one whose `size` bytes are not enough or not there, and for
- * fields that its kind does not have. They also return it if an output overlaps another output or
- * an input, which includes sub-buffers of one buffer, and pointers into the same memory. An overlap
- * of two buffers that use the same host memory, or of a cl_mem and a pointer, is not detected. The
- * contents must not change until the event of the call is complete.
+ * for a buffer of another context, for a buffer that is smaller than its `size`, for a `size` that
+ * is not enough, and for fields that its kind does not have. They also return it if an output
+ * overlaps another output or an input, which includes sub-buffers of one buffer, and pointers into
+ * the same memory. An overlap of two buffers that use the same host memory, or of a cl_mem and a
+ * pointer, is not detected. The contents must not change until the event of the call is complete.
  *
  * OpenCL does not say what a pointer refers to. The caller guarantees that `size` bytes of this
  * kind of memory begin at the offset, and that the context's device may access them until the event

@@ -82,8 +82,8 @@ CLS_API void cls_grammar_destroy(cls_grammar *grammar);
 CLS_API CLS_WARN_UNUSED cls_status cls_grammar_query(const cls_grammar *grammar,
                                                      cls_grammar_info *info);
 
-/* States that no transition leads to: a request that an end id has ended, and one whose text left
- * the grammar. Both allow no id. */
+/* States that no transition leads to: that of a request which an end id has ended, and that of a
+ * text which has left the grammar. Neither allows an id. */
 #define CLS_GRAMMAR_ENDED 2147483646u
 #define CLS_GRAMMAR_DEAD 2147483647u
 

@@ -12,13 +12,6 @@
 extern "C" {
 #endif
 
-/* Sets offsets [rows + 1] as cls_kept_set.offsets, from the numbers of tokens in the rows' sets
- * (counts) and the capacity of the whole step. The ids of row r begin at offsets[r] and end before
- * offsets[r + 1]. The row overflows if these offsets are equal although its count is above 0.
- * CLS_OK; CLS_BAD_ARGUMENT: a count is negative, or the capacity is above 2^31 - 1. */
-CLS_API CLS_WARN_UNUSED cls_status cls_host_kept_offsets(uint32_t rows, const int32_t *counts,
-                                                         uint32_t capacity, int32_t *offsets);
-
 /* One row's candidates for cls_host_draw(): the lists of cls_outputs.kept, or what the host has
  * left of them. Entries whose id is outside the vocabulary, or whose logit is NaN or -inf, are no
  * candidates. An id that occurs twice may be drawn by either entry. A candidate's weight is
@@ -48,14 +41,14 @@ CLS_INIT_FUNCTION(cls_host_candidates)
 CLS_API CLS_WARN_UNUSED cls_status cls_host_draw(const cls_host_candidates *candidates,
                                                  int32_t *token);
 
-/* Looks for the watermark of cls_params in a text, which vLLM with its single key may have marked
- * as well. ids [count]: the output alone, from its first token on. context, 1 to 16, and key: those
- * of the parameters. Each context counts once, with the first token after it. *scored becomes the
- * number of these tokens, *score the sum of -ln(1 - u) over them, and *p_value the probability that
- * a text without the watermark has this score or a larger one: Q(scored, score), the tail of the
- * gamma distribution. vLLM calls a text marked if that is at most .01. Texts of one template may
- * exceed that rate, since their tokens are not independent. Allocates 20 bytes for each id for the
- * time of the call.
+/* Looks for the watermark of cls_params in a text. vLLM with its single key makes the same one. ids
+ * [count]: the output alone, from its first token on. context, 1 to 16, and key: those of the
+ * parameters. Each context counts once, with the first token after it. *scored becomes the number
+ * of these tokens, *score the sum of -ln(1 - u) over them, and *p_value the probability that a text
+ * without the watermark has this score or a larger one: Q(scored, score), the tail of the gamma
+ * distribution. vLLM calls a text marked if that is at most 0.01. Texts of one template may exceed
+ * that rate, since their tokens are not independent. Allocates 20 bytes for each id for the time of
+ * the call.
  * CLS_OK; CLS_BAD_ARGUMENT: an id is negative, among others; CLS_OUT_OF_MEMORY. */
 CLS_API CLS_WARN_UNUSED cls_status cls_watermark_detect(const int32_t *ids, uint32_t count,
                                                         uint32_t context, uint64_t key,

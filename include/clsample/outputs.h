@@ -78,7 +78,6 @@ typedef struct cls_candidates {
  * whole into what is left gets no ids, its two offsets are equal, and its status has
  * CLS_ROW_OVERFLOW; a row after it may fit. Counts are always true. The ids from offsets[rows] on
  * are not written. The offsets take one launch more (a kept set takes two), by a single work-group.
- * cls_host_kept_offsets() computes the same on the host.
  *
  * With these ids and the final log-probability of given ids (`given`, CLS_LOGPROB_FINAL) a trainer
  * replays the distribution that the token was drawn from: doc/requests.md, "Outputs for training".

@@ -36,9 +36,9 @@ typedef struct cls_params {
      * kept. 0, negative or at least vocab: off. Default 0. */
     int32_t top_k;
 
-    /* Keep the smallest set of most likely tokens (lower ids first among equal ones) whose
-     * probability reaches top_p of what the stages before it kept. 1: off (default). 0 or less
-     * keeps one token. Above 1 or NaN: refused. (Holtzman et al. 2020) */
+    /* Keep the smallest set of most likely tokens whose probability, among the tokens that the
+     * stages before it kept, reaches top_p. Equal tokens enter it by ascending ids. 1: off
+     * (default). 0 or less keeps one token. Above 1 or NaN: refused. (Holtzman et al. 2020) */
     float top_p;
 
     /* Keep the tokens that are at least min_p times as likely as the most likely one; 1 keeps only
@@ -162,12 +162,12 @@ typedef struct cls_params {
 
     /* DRY: multiplier * base^(n - allowed length) is subtracted from the logit of a token that
      * would continue a repetition of length n, if n is at least the allowed length. Repetitions are
-     * searched for in the last dry_window tokens of prompt and output (0, the default: as many as
-     * the sampler's `max_history`, of which DRY sees at most 16,384; more than that: refused). They
-     * do not reach beyond the last sequence breaker, and breakers of one token are not penalised.
-     * Multiplier 0 (default) or base below 1: off. A negative multiplier rewards repetition. A
-     * multiplier beyond +-1e30, a base above 1e30 and NaN are refused. Default base 1.75, allowed
-     * length 2. (p-e-w's DRY, as in llama.cpp) */
+     * searched for in the last dry_window tokens of prompt and output. 0 (default): in the
+     * sampler's `max_history` tokens, of which DRY sees at most 16,384. More than that: refused.
+     * They do not reach beyond the last sequence breaker, and breakers of one token are not
+     * penalised. Multiplier 0 (default) or base below 1: off. A negative multiplier rewards
+     * repetition. A multiplier beyond +-1e30, a base above 1e30 and NaN are refused. Default base
+     * 1.75, allowed length 2. (p-e-w's DRY, as in llama.cpp) */
     float dry_multiplier;
     float dry_base;
     uint32_t dry_allowed_length;
@@ -266,14 +266,15 @@ typedef struct cls_params {
      * is the token's probability and u a number in (0, 1) that follows from the key, the token and
      * the last watermark_context ids of the output; cls_watermark_detect() finds that in a text.
      * Over all keys such tokens follow the row's distribution (Gumbel's trick). Neither seed nor
-     * position decides them, and several rows or `draws` of one slot give one token. In place of
-     * ids before the output, which begins again with a turn or a chunk of prompt, the context has
-     * -1. Drawn as usual, and so unmarked, are greedy requests, forced ids, the tokens of
-     * cls_host_draw(), and rows whose context stands before one of the 8,192 latest output tokens
-     * already, as far as the sampler's `max_history` tokens show it.
-     * 0: off (default); a key is refused then. Refused are more than 16 ids or `max_history`,
-     * Mirostat, adaptive p or relaxed_top_k beside it, steps with random_bits, and verifications of
-     * drafts but by CLS_VERIFY_MATCH, which marks each token. (vLLM's Gumbel-max watermark) */
+     * position decides them, and several rows or `draws` of one slot give one token. The context
+     * has -1 in place of ids before the output, which begins again with a turn or a chunk of
+     * prompt. Greedy requests, forced ids and the tokens of cls_host_draw() are not marked. Nor are
+     * rows whose context has occurred before one of the 8,192 latest output tokens, as far as the
+     * sampler's `max_history` tokens show it: they are drawn as usual. 0: off (default); a key is
+     * refused then. Refused are more than 16 ids or more than `max_history`, and beside a watermark
+     * Mirostat, adaptive p, relaxed_top_k, steps with random_bits, and drafts that are verified by
+     * a method other than CLS_VERIFY_MATCH, which marks each token. (vLLM's Gumbel-max watermark)
+     */
     uint32_t watermark_context;
     uint64_t watermark_key;
 } cls_params;

@@ -42,10 +42,6 @@ typedef enum cls_feature {
 } cls_feature;
 #define CLS_FEATURES_ALL 258047u /* all bits of cls_feature */
 
-/* Returns the name of a feature, such as "CLS_FEATURE_MASK", and "unknown" for any other value. The
- * string is static. Any thread may call this. */
-CLS_API CLS_RETURNS_NONNULL const char *cls_feature_name(cls_feature feature);
-
 /* Compiles, warms up and checks the programs of these features that the context does not have yet,
  * for samplers to come. dtypes: types of logits as bits 1u << cls_dtype; 0: those of the context.
  * features: cls_feature bits; 0: CLS_FEATURE_SHORTLIST; CLS_FEATURES_ALL: everything.

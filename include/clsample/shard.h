@@ -100,10 +100,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_query(const cls_shard *shard, cls_s
 /* Opens a step: checks its arguments, enqueues the changes of slot calls and the computation of the
  * first partial, and flushes the queue. If the sampler's last step is on another queue, this call
  * or a merge flushes that queue, too. It does not wait, but may allocate memory for partials that
- * are larger than any before. The step is that of cls_sample(), and equal on all shards but for
- * buffers and for step->logits, which are the shard's own: [rows, count of the shard's tokens]; a
- * row_stride of 0 means that count. What `step` points to, also arrays on the host, must remain
- * until the step is complete or abandoned. All exchanges of the step use `queue`.
+ * are larger than any before. The step is that of cls_sample(). It is equal on all shards, except
+ * for the buffers and for step->logits, which are the shard's own: [rows, count of the shard's
+ * tokens]; a row_stride of 0 means that count. What `step` points to, also arrays on the host, must
+ * remain until the step is complete or abandoned. All exchanges of the step use `queue`.
  *
  * CLS_OK.
  * - CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for

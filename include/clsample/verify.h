@@ -11,8 +11,8 @@ extern "C" {
 
 /* How drafts are verified. p is the distribution that the request's parameters make of the target's
  * logits, and q is the drafts' own distribution. With all methods a greedy request accepts a draft
- * if and only if it is the row's largest logit, and a request whose sampler needs each token before
- * the next one (Mirostat, adaptive p, top-p decay) takes one token a call. */
+ * if and only if it is the row's largest logit. With all methods a request takes one token a call
+ * if its sampler needs each token before the next one (Mirostat, adaptive p, top-p decay). */
 typedef enum cls_verify_method {
     /* A draft is accepted if and only if it is the token that cls_sample() would draw there;
      * otherwise that token is emitted. A seeded text is then bit for bit the text without drafts.
@@ -130,7 +130,7 @@ typedef struct cls_verify_call {
     cls_buffer emitted;  /* int32 [requests]: the number of tokens in all */
 
     /* int32 [requests, max_drafts]: the indices of the emitted drafts, then -1. In a tree they are
-     * the path whose keys and values are to be kept. */
+     * the path, whose keys and values the runtime keeps. */
     cls_buffer nodes;
 
     /* int32 [requests]: the cls_row_status bits of all rows that were read. The method reads its

@@ -74,14 +74,6 @@ cls_status cls_switch_check(const char *name, int32_t value);
 cls_status cls_bias_check(const char *call, int present, const char *field, int32_t dtype,
                           float *factor);
 
-/* Fails if a number is not a cls_verify_method, or if drafts have parents and the method cannot
- * verify trees. `call` is the name of the struct, for messages. */
-cls_status cls_method_check(const char *call, int32_t method, int has_parents);
-
-/* Fails if the numbers of a look-up for drafts are out of range. `call` is as above. */
-cls_status cls_lookup_check(const char *call, uint32_t k, uint32_t min_n, uint32_t max_n,
-                            int32_t fill, uint32_t vocab);
-
 /* ------------------------------------------------------ types of logits */
 
 #define CLS_DTYPES 3

@@ -69,39 +69,3 @@ cls_status cls_bias_check(const char *call, int present, const char *field, int3
                         call, field, (double)*factor);
     return CLS_OK;
 }
-
-cls_status cls_method_check(const char *call, int32_t method, int has_parents)
-{
-    enum { GREEDY = 4 }; /* as if all temperatures were 0; it was removed */
-    if (method == GREEDY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->method is 4, which was CLS_VERIFY_GREEDY and is reserved: use "
-                        "CLS_VERIFY_MATCH, and the temperature 0 for the requests",
-                        call);
-    if (method < CLS_VERIFY_MATCH || method > CLS_VERIFY_TYPICAL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->method is %d, which is not a cls_verify_method", call, (int)method);
-    return !has_parents || method == CLS_VERIFY_MATCH
-               ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->parents is set: %s->method must then be CLS_VERIFY_MATCH, but is %d",
-                          call, call, (int)method);
-}
-
-cls_status cls_lookup_check(const char *call, uint32_t k, uint32_t min_n, uint32_t max_n,
-                            int32_t fill, uint32_t vocab)
-{
-    if (k < 1 || k > CLS_MAX_DRAFTS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->k is %u; it must be 1 to %d", call,
-                        (unsigned)k, CLS_MAX_DRAFTS);
-    if (min_n < 1 || max_n < min_n || max_n > CLS_MAX_DRAFTS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->min_n is %u and %s->max_n %u; they must be 1 to %d, and max_n at "
-                        "least min_n",
-                        call, (unsigned)min_n, call, (unsigned)max_n, CLS_MAX_DRAFTS);
-    return fill == -1 || (fill >= 0 && (uint32_t)fill < vocab)
-               ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->fill is %d; it must be -1 or a token of the vocabulary of %u", call,
-                          (int)fill, (unsigned)vocab);
-}

@@ -242,14 +242,6 @@ static const char *const features[] = {
 };
 enum { FEATURES = sizeof features / sizeof features[0] };
 
-const char *cls_feature_name(cls_feature feature)
-{
-    int i = 0;
-    while (i < FEATURES && (uint32_t)feature != UINT32_C(1) << i)
-        i++;
-    return i < FEATURES ? features[i] : "unknown";
-}
-
 void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t bits)
 {
     size_t n = 0;

@@ -60,25 +60,3 @@ cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
                           : philox_bits(CLS_PURPOSE_TOKEN, seed, stream, c.position, c.draw));
     return CLS_OK;
 }
-
-cls_status cls_host_kept_offsets(uint32_t rows, const int32_t *counts, uint32_t capacity,
-                                 int32_t *offsets)
-{
-    uint32_t at = 0;
-    if (counts == NULL || offsets == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
-                        counts == NULL ? "counts" : "offsets");
-    if (capacity > INT32_MAX)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "capacity is %u; it must be at most 2147483647", (unsigned)capacity);
-    for (uint32_t r = 0; r < rows; r++)
-        if (counts[r] < 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "counts[%u] is %d", (unsigned)r,
-                            (int)counts[r]);
-    for (uint32_t r = 0; r < rows; r++) {
-        offsets[r] = (int32_t)at;
-        at += (uint32_t)counts[r] <= capacity - at ? (uint32_t)counts[r] : 0;
-    }
-    offsets[rows] = (int32_t)at;
-    return CLS_OK;
-}

@@ -5,6 +5,8 @@
  * alone. */
 #include "reference/reference.h"
 
+#include <stdlib.h>
+
 /* Stores what a rollback restores, before the token at an index. */
 static void store_states(const cls_host_slot *h, uint32_t at)
 {
@@ -103,36 +105,43 @@ void cls_host_slot_check(cls_host_slot *h)
         return;
     const uint32_t latest = *cls_host_slot_entry(h, s->length - 1),
                    output = latest & CLS_ENTRY_OUTPUT ? latest & CLS_ENTRY_ID : UINT32_MAX;
-    s->stopped =
-        s->outputs != 0 && (s->grammar_state == CLS_GRAMMAR_ENDED ||
-                            cls_text_stops(h, output, s->outputs) != CLS_ROW_OK);
+    s->stopped = s->outputs != 0 && (s->grammar_state == CLS_GRAMMAR_ENDED ||
+                                     cls_text_stops(h, output, s->outputs) != CLS_ROW_OK);
     s->length--; /* a loop is found when its last token follows */
     s->stopped |= cls_text_loops(h, latest) != CLS_ROW_OK;
     s->length++;
 }
 
+/* Makes parameters those of the request. Returns 1 if it goes on to follow the same grammar. */
+static int take_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
+{
+    static const uint8_t none[CLS_DIGEST_SIZE];
+    const uint8_t *const digest = params->grammar != NULL ? params->grammar->digest : none;
+    const int same = params->grammar != NULL && memcmp(h->grammar, digest, sizeof h->grammar) == 0;
+    h->slot = *slot;
+    h->params = params;
+    memcpy(h->grammar, digest, sizeof h->grammar);
+    return same;
+}
+
 void cls_host_slot_begin(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
 {
-    h->slot = *slot;
+    take_params(h, slot, params);
     h->slot.n_forced = h->slot.forced_from = 0;
-    h->params = params;
-    h->forced = NULL;
     cls_host_slot_clear(h);
 }
 
-void cls_host_slot_append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t mark)
+void cls_host_slot_append(cls_host_slot *h, const uint32_t *entries, uint32_t n)
 {
     cls_slot *const s = &h->slot;
     for (uint32_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || (uint32_t)ids[i] >= h->vocab)
-            continue;
-        const uint32_t id = (uint32_t)ids[i];
+        const uint32_t id = entries[i] & CLS_ENTRY_ID, mark = entries[i] & CLS_ENTRY_OUTPUT;
         store_states(h, s->length);
         const cls_text_state next = cls_text_next(h, id, mark != 0);
         s->thinking = next.thinking;
         s->grammar_state = next.grammar;
         if (mark != 0 && (s->flags & CLS_SLOT_DECAYS))
-            s->adaptive.top_p = top_p_next(s, s->adaptive.top_p, ids[i]);
+            s->adaptive.top_p = top_p_next(s, s->adaptive.top_p, (int32_t)id);
         *cls_host_slot_entry(h, s->length) = s->window == 0 ? add_entry(h, id | mark) : id | mark;
         s->length++;
         s->position += mark != 0;
@@ -143,7 +152,7 @@ void cls_host_slot_append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint
     recount_window(h);
 }
 
-void cls_host_slot_turn(cls_host_slot *h)
+static void next_turn(cls_host_slot *h)
 {
     cls_slot *const s = &h->slot;
     for (uint32_t i = 0; i < CLS_LAYOUT_RING(h->layout); i++)
@@ -199,19 +208,11 @@ static uint32_t carry_thinking(const cls_slot *now, const cls_slot *was, uint32_
     return 1 + (count < now->thinking_budget ? count : now->thinking_budget);
 }
 
-static int is_same_grammar(const cls_params *a, const cls_params *b)
-{
-    return a->grammar != NULL && b->grammar != NULL &&
-           memcmp(a->grammar->digest, b->grammar->digest, CLS_DIGEST_SIZE) == 0;
-}
-
-void cls_host_slot_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
+static void change_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
 {
     const cls_slot was = h->slot;
     cls_slot *const s = &h->slot;
-    const int keeps_grammar = is_same_grammar(params, h->params);
-    *s = *slot;
-    h->params = params;
+    const int keeps_grammar = take_params(h, slot, params);
     s->position = was.position;
     s->outputs = was.outputs;
     s->length = was.length;
@@ -249,6 +250,7 @@ void cls_host_slot_copy(cls_host_slot *h, const cls_host_slot *from)
     h->slot = from->slot;
     h->params = from->params;
     h->forced = from->forced;
+    memcpy(h->grammar, from->grammar, sizeof h->grammar);
     memcpy(h->state, from->state, state_words(h->vocab, h->layout) * sizeof *h->state);
 }
 
@@ -271,6 +273,56 @@ void cls_host_slot_rollback(cls_host_slot *h, uint32_t n)
     }
     s->pending = -1;
     recount_window(h);
+}
+
+int cls_host_slot_reserve(cls_host_slot *h, uint32_t n)
+{
+    int32_t *const room = n > h->room_size ? realloc(h->room, n * sizeof *room) : NULL;
+    if (room != NULL) {
+        h->forced = h->room = room;
+        h->room_size = n;
+    }
+    return n <= h->room_size;
+}
+
+/* Copies the ids that are forced to the slot's own memory, which was reserved. */
+static void own_forced(cls_host_slot *h, const void *ids)
+{
+    if (h->slot.n_forced != 0)
+        memcpy(h->room, ids, h->slot.n_forced * sizeof *h->room);
+    h->forced = h->room;
+}
+
+void cls_host_slot_change(cls_host_slot *h, const cls_change *c, const uint32_t *words,
+                          const cls_params *params, const cls_host_slot *from)
+{
+    const int begun = (h->slot.flags & CLS_SLOT_BEGUN) != 0;
+    if (c->kind == CLS_CHANGE_RESET) {
+        h->slot.flags = 0;
+    } else if (c->kind == CLS_CHANGE_COPY) {
+        cls_host_slot_copy(h, from);
+        h->params = params;
+        own_forced(h, from->forced);
+    } else if (c->kind == CLS_CHANGE_LOAD) {
+        take_params(h, &c->params, params);
+        own_forced(h, words + c->lists + (c->params.forced - c->params.lists));
+        memcpy(h->state, words + c->words, state_words(h->vocab, h->layout) * sizeof *h->state);
+    } else if (c->kind == CLS_CHANGE_BEGIN) {
+        cls_host_slot_begin(h, &c->params, params);
+        cls_host_slot_append(h, words + c->words, c->tokens);
+    } else if (begun && c->kind == CLS_CHANGE_PARAMS) {
+        change_params(h, &c->params, params);
+    } else if (begun && c->kind == CLS_CHANGE_FORCE) {
+        cls_host_slot_force(h, NULL, c->tokens);
+        own_forced(h, words + c->lists);
+    } else if (begun && c->kind == CLS_CHANGE_ROLLBACK) {
+        cls_host_slot_rollback(h, c->tokens);
+    } else if (begun) {
+        if (c->kind == CLS_CHANGE_TURN)
+            next_turn(h);
+        cls_host_slot_append(h, words + c->words, c->tokens);
+    }
+    cls_host_slot_check(h);
 }
 
 /* -------------------------------------------------------------------- a token */

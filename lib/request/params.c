@@ -384,43 +384,39 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
     }
 }
 
-cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_slot *slot)
+cls_status cls_slot_from_params(const cls_params *p, uint32_t vocab, cls_slot *slot)
 {
-    cls_params p;
-    cls_status status = cls_params_read(callers, &p);
-    if (status != CLS_OK)
-        return status;
-    status = check_chain(&p, vocab);
+    cls_status status = check_chain(p, vocab);
     if (status == CLS_OK)
-        status = cls_params_check_ranges(&p);
-    if (status == CLS_OK && p.dynatemp_range > 0.0f && p.temperature > 1e30f)
-        status = cls_param_refuse("temperature", (double)p.temperature,
+        status = cls_params_check_ranges(p);
+    if (status == CLS_OK && p->dynatemp_range > 0.0f && p->temperature > 1e30f)
+        status = cls_param_refuse("temperature", (double)p->temperature,
                                   "at most 1e30 with a dynatemp_range");
     if (status == CLS_OK)
-        status = check_lists(&p, vocab);
+        status = check_lists(p, vocab);
     if (status == CLS_OK)
-        status = check_ends(&p);
+        status = check_ends(p);
     if (status == CLS_OK)
-        status = check_grammar(&p, vocab);
+        status = check_grammar(p, vocab);
     if (status == CLS_OK)
-        status = check_watermark(&p);
+        status = check_watermark(p);
     if (status != CLS_OK)
         return status;
 
     memset(slot, 0, sizeof *slot);
     slot->flags = CLS_SLOT_BEGUN;
-    set_penalties(&p, slot);
-    set_history(&p, slot);
-    set_ends(&p, slot);
-    slot->position = p.position;
-    slot->seed[0] = (uint32_t)p.seed;
-    slot->seed[1] = (uint32_t)(p.seed >> 32);
-    slot->stream[0] = (uint32_t)p.stream;
-    slot->stream[1] = (uint32_t)(p.stream >> 32);
-    set_chain(&p, vocab, slot);
-    slot->watermark = slot->flags & CLS_SLOT_GREEDY ? 0 : p.watermark_context;
-    slot->watermark_key[0] = (uint32_t)p.watermark_key;
-    slot->watermark_key[1] = (uint32_t)(p.watermark_key >> 32);
+    set_penalties(p, slot);
+    set_history(p, slot);
+    set_ends(p, slot);
+    slot->position = p->position;
+    slot->seed[0] = (uint32_t)p->seed;
+    slot->seed[1] = (uint32_t)(p->seed >> 32);
+    slot->stream[0] = (uint32_t)p->stream;
+    slot->stream[1] = (uint32_t)(p->stream >> 32);
+    set_chain(p, vocab, slot);
+    slot->watermark = slot->flags & CLS_SLOT_GREEDY ? 0 : p->watermark_context;
+    slot->watermark_key[0] = (uint32_t)p->watermark_key;
+    slot->watermark_key[1] = (uint32_t)(p->watermark_key >> 32);
     slot->pending = -1;
     slot->adaptive = slot->next_adaptive = adaptive_begin(slot);
     return CLS_OK;
@@ -428,11 +424,13 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
 
 cls_status cls_params_check(const cls_params *params, uint32_t vocab)
 {
+    cls_params p;
     cls_slot slot;
     if (vocab < 1 || vocab > CLS_MAX_VOCAB)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "vocab is %u; it must be 1 to %d",
                         (unsigned)vocab, CLS_MAX_VOCAB);
-    return cls_slot_from_params(params, vocab, &slot);
+    const cls_status status = cls_params_read(params, &p);
+    return status == CLS_OK ? cls_slot_from_params(&p, vocab, &slot) : status;
 }
 
 const char *cls_adaptive_fault(const cls_slot *slot, const cls_slot_adaptive *state)

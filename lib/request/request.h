@@ -42,8 +42,8 @@ cls_status cls_param_refuse(const char *field, double value, const char *range);
 
 /* ------------------------------------------------------------- params.c */
 
-/* Checks parameters and converts them to a slot. The offsets of its lists are not set yet. Fails if
- * a parameter is invalid. */
+/* Checks parameters that were read and converts them to a slot. The offsets of its lists are not
+ * set yet. Fails if a parameter is invalid. */
 cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
 
 /* Returns what is impossible in an adaptive state that came from the caller: the division of

@@ -47,9 +47,9 @@ cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
     cls_status status = grow_host(&s->pending_changes, size, "slot calls");
     if (status == CLS_OK)
         status = grow_host(&s->pending_words, words * sizeof(uint32_t), "slot calls");
-    if (status == CLS_OK)
-        status =
-            cls_device_buffer_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
+    if (status != CLS_OK || s->host != NULL)
+        return status;
+    status = cls_device_buffer_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
     if (status == CLS_OK)
         status = cls_device_buffer_grow(
             s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
@@ -69,7 +69,7 @@ static cls_request *current_request(cls_sampler *s, uint32_t slot)
     return r;
 }
 
-static cls_change *change_at(const cls_sampler *s, uint32_t i)
+static cls_change *change_at(const cls_sampler *s, size_t i)
 {
     return (cls_change *)s->pending_changes.data + i;
 }
@@ -155,6 +155,21 @@ cls_change *cls_change_add_params(cls_sampler *s, uint32_t slot, const cls_slot 
         r->replaceable ? cls_change_replace(s, kind, slot) : cls_change_add(s, kind, slot);
     r->replaceable = replaceable;
     return c;
+}
+
+cls_status cls_changes_end(cls_sampler *s, cls_status status)
+{
+    if (s == NULL || s->host == NULL)
+        return status;
+    const cls_change *const end = change_at(s, s->pending_changes.used / sizeof(cls_change));
+    for (const cls_change *c = s->pending_changes.data; c < end; c++)
+        cls_host_slot_change(&s->host->slot[c->slot], c, s->pending_words.data,
+                             &s->request[c->slot].params, &s->host->slot[c->from]);
+    s->pending_changes.used = s->pending_words.used = 0;
+    s->rounds = 0;
+    s->pending_needs_state = 0;
+    s->batch++;
+    return status;
 }
 
 /* --------------------------------------------------------------- words, tokens */

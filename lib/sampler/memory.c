@@ -74,7 +74,7 @@ static int binary_digits(uint32_t n)
 cls_status cls_lists_allocate(cls_sampler *s, uint32_t n, cls_lists **out)
 {
     *out = NULL;
-    if (n == 0)
+    if (n == 0 || s->host != NULL)
         return CLS_OK;
     if (s->lists_collected != s->batch)
         cls_lists_collect(s);
@@ -145,7 +145,7 @@ static cls_status add_grammar(cls_sampler *s, const cls_grammar *grammar, cls_li
 cls_status cls_lists_of_grammar(cls_sampler *s, const cls_grammar *grammar, cls_lists **out)
 {
     *out = NULL;
-    if (grammar == NULL)
+    if (grammar == NULL || s->host != NULL)
         return CLS_OK;
     for (cls_lists *l = s->grammars; l != NULL; l = l->next_grammar)
         if (memcmp(l->grammar->digest, grammar->digest, CLS_DIGEST_SIZE) == 0) {

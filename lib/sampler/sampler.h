@@ -59,7 +59,7 @@ typedef struct cls_staging {
     cl_event done;                  /* NULL if the memory is free */
     int32_t *maps;                  /* [CLS_MAPS][max_rows] */
     cls_host_buffer changes, words; /* of the slot calls before a step */
-    cls_host_buffer masks;          /* of the step, if they come from the host */
+    cls_host_buffer payload;        /* a cls_host_data of the call */
     cls_host_buffer rows;           /* of a shard's exchange; max_rows, once there is a shard */
 } cls_staging;
 
@@ -133,7 +133,7 @@ struct cls_sampler {
     cl_mem slot_buffer; /* cls_slot [slots] */
     cl_mem state;       /* u32 [slots][state_words()] */
     cls_device_buffer lists, changes, words;
-    cls_device_buffer masks; /* for masks from the host */
+    cls_device_buffer payload; /* for a cls_host_data */
     cl_mem lists_to_copy; /* the smaller buffer of lists, until the next step copies it, or NULL */
     size_t lists_to_copy_size;
 
@@ -211,6 +211,9 @@ cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 #define CLS_GUARDED_CALL(sampler, call) \
     (cls_sampler_enter(sampler) == CLS_OK ? cls_sampler_leave(sampler, call) : CLS_BAD_ARGUMENT)
 
+/* A slot call, whose changes are made at once on the host, and before the next step on a device. */
+#define CLS_SLOT_CALL(sampler, call) CLS_GUARDED_CALL(sampler, cls_changes_end(sampler, call))
+
 /* Returns the sampler's smallest variant of a kernel that supports a step's features; its handle is
  * NULL if there is none. dtype is 0 for kernels that read no logits. */
 struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
@@ -240,11 +243,12 @@ cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_r
 /* ------------------------------------------------------------- memory.c */
 
 /* Allocates room for n words in the buffer of lists, which grows if necessary. *out is NULL if n is
- * 0. Fails if memory runs out. */
+ * 0, and on the host, which needs no lists. Fails if memory runs out. */
 cls_status cls_lists_allocate(cls_sampler *sampler, uint32_t n, cls_lists **out);
 
 /* Returns the words of a grammar in the buffer of lists, with a reference: those of an equal one,
- * or new ones, which the next step copies. *out is NULL if `grammar` is. Fails if memory runs out.
+ * or new ones, which the next step copies. *out is NULL if `grammar` is, and on the host. Fails if
+ * memory runs out.
  */
 cls_status cls_lists_of_grammar(cls_sampler *sampler, const cls_grammar *grammar, cls_lists **out);
 
@@ -265,6 +269,10 @@ cls_status cls_device_buffer_grow(const cls_sampler *sampler, cls_device_buffer 
 /* Reserves memory for the changes of one slot call, with so many tokens and other words. The
  * functions that add them cannot fail then. */
 cls_status cls_changes_reserve(cls_sampler *sampler, size_t tokens, size_t words);
+
+/* Ends a slot call: makes its changes on the host, if the sampler has no device. Returns `status`.
+ */
+cls_status cls_changes_end(cls_sampler *sampler, cls_status status);
 
 /* Adds a change of a slot, which runs after all pending changes of the slot. */
 cls_change *cls_change_add(cls_sampler *sampler, uint32_t kind, uint32_t slot);
@@ -403,7 +411,7 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_
 
 /* The functions from here to cls_commands_launch() return OpenCL's error code. */
 
-/* Uploads the data with which the call began, to the sampler's buffer `masks`. */
+/* Uploads the data with which the call began, to the sampler's buffer `payload`. */
 cl_int cls_commands_upload_data(cls_commands *c, const cls_host_data *data);
 
 /* Uploads a map from the host if it differs from the one on the device. */

@@ -574,7 +574,11 @@ static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_param
 static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params *p,
                              uint32_t *state)
 {
-    cls_host_slot h = {p->slot, &p->params, NULL, state, s->vocab, s->layout};
+    cls_host_slot h = {.slot = p->slot,
+                       .params = &p->params,
+                       .state = state,
+                       .vocab = s->vocab,
+                       .layout = s->layout};
     const char *fault = put_text(b, &h);
     if (fault == NULL)
         fault = put_counts(b, &h);
@@ -623,5 +627,5 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
 cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
                          const cls_grammar *grammar)
 {
-    return CLS_GUARDED_CALL(s, load_slot(s, slot, saved, size, grammar));
+    return CLS_SLOT_CALL(s, load_slot(s, slot, saved, size, grammar));
 }

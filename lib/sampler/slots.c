@@ -134,9 +134,9 @@ cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *cal
                                      cls_checked_params *out)
 {
     memset(out, 0, sizeof *out);
-    cls_status status = cls_slot_from_params(callers, s->vocab, &out->slot);
+    cls_status status = cls_params_read(callers, &out->params);
     if (status == CLS_OK)
-        status = cls_params_read(callers, &out->params);
+        status = cls_slot_from_params(&out->params, s->vocab, &out->slot);
     if (status == CLS_OK)
         status = check_capacities(s, &out->params);
     if (status == CLS_OK)
@@ -176,8 +176,7 @@ static void free_request(cls_sampler *s, uint32_t slot)
     cls_lists_release(s, r->lists);
     cls_lists_release(s, r->forced);
     cls_lists_release(s, r->grammar);
-    if (s->host != NULL)
-        cls_grammar_release(r->params.grammar);
+    cls_grammar_release(r->params.grammar);
     cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
@@ -200,13 +199,11 @@ static cls_status allocate_lists(cls_sampler *s, cls_checked_params *p)
 static void hold_params(cls_sampler *s, uint32_t slot, cls_checked_params *p)
 {
     cls_request *const r = &s->request[slot];
-    if (s->host != NULL && p->params.grammar != NULL)
+    if (p->params.grammar != NULL)
         cls_grammar_retain(p->params.grammar);
     free_request(s, slot);
     r->slot = p->slot;
     r->params = p->params;
-    if (p->grammar != NULL)
-        r->params.grammar = p->grammar->grammar;
     r->lists = p->lists;
     r->grammar = p->grammar;
     cls_needs_add(s, slot);
@@ -256,39 +253,13 @@ static void set_forced(cls_sampler *s, uint32_t slot, int is_forced, cls_lists *
     cls_needs_add(s, slot);
 }
 
-/* Replaces the host's copy of the ids that a request is forced to emit. Fails if memory runs out.
- */
-static cls_status copy_forced(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+/* Reserves memory for forced ids on the host. Fails if it runs out. */
+static cls_status reserve_forced(const cls_sampler *s, uint32_t slot, uint32_t n)
 {
-    int32_t *copy = NULL;
-    if (n != 0 && (copy = malloc(n * sizeof *copy)) == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u forced ids",
-                        (unsigned)n);
-    if (n != 0)
-        memcpy(copy, ids, n * sizeof *copy);
-    free(s->host->forced[slot]);
-    s->host->forced[slot] = copy;
-    return CLS_OK;
-}
-
-/* Makes checked parameters those of a slot on the host: `act` begins with them or changes to them.
- */
-static cls_host_slot *host_params(cls_sampler *s, uint32_t slot, cls_checked_params *p,
-                                  void (*act)(cls_host_slot *, const cls_slot *,
-                                              const cls_params *))
-{
-    cls_host_slot *const h = &s->host->slot[slot];
-    act(h, &p->slot, &p->params);
-    hold_params(s, slot, p);
-    h->params = &s->request[slot].params;
-    return h;
-}
-
-/* Returns a slot on the host, or NULL if a rollback has ended its request. */
-static cls_host_slot *begun_slot(const cls_sampler *s, uint32_t slot)
-{
-    cls_host_slot *const h = &s->host->slot[slot];
-    return h->slot.flags & CLS_SLOT_BEGUN ? h : NULL;
+    return s->host == NULL || cls_host_slot_reserve(&s->host->slot[slot], n)
+               ? CLS_OK
+               : cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u forced ids",
+                          (unsigned)n);
 }
 
 /* ------------------------------------------------------------------ slot calls */
@@ -330,20 +301,13 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     if (status != CLS_OK)
         return status;
     status = cls_sampler_require(s, cls_features_to_begin(&p.slot));
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = allocate_lists(s, &p);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
-    }
-    if (s->host != NULL) {
-        cls_host_slot *const h = host_params(s, slot, &p, cls_host_slot_begin);
-        cls_host_slot_append(h, prompt, prompt_count, 0);
-        cls_host_slot_append(h, output, output_count, CLS_ENTRY_OUTPUT);
-        cls_host_slot_check(h);
-        return CLS_OK;
     }
     s->pending_needs_state |= begins_with_state(&p.slot);
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
@@ -358,8 +322,8 @@ cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *param
                           const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
                           uint32_t output_count)
 {
-    return CLS_GUARDED_CALL(
-        s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
+    return CLS_SLOT_CALL(s,
+                         begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
 }
 
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -368,14 +332,6 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
         status = check_tokens("prompt", prompt, prompt_count);
-    if (status == CLS_OK && s->host != NULL) {
-        cls_host_slot *const h = begun_slot(s, slot);
-        if (h != NULL) {
-            cls_host_slot_append(h, prompt, prompt_count, 0);
-            cls_host_slot_check(h);
-        }
-        return CLS_OK;
-    }
     if (status == CLS_OK)
         status = cls_change_append_tokens(s, slot, prompt, prompt_count);
     if (status == CLS_OK)
@@ -386,7 +342,7 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
 cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                                   uint32_t prompt_count)
 {
-    return CLS_GUARDED_CALL(s, append_prompt(s, slot, prompt, prompt_count));
+    return CLS_SLOT_CALL(s, append_prompt(s, slot, prompt, prompt_count));
 }
 
 static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -397,19 +353,10 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
         status = check_tokens("prompt", prompt, prompt_count);
     if (status == CLS_OK)
         status = cls_sampler_require(s, CLS_FEATURE_STATE);
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = cls_changes_reserve(s, prompt_count, 0);
     if (status != CLS_OK)
         return status;
-    if (s->host != NULL) {
-        cls_host_slot *const h = begun_slot(s, slot);
-        if (h != NULL) {
-            cls_host_slot_turn(h);
-            cls_host_slot_append(h, prompt, prompt_count, 0);
-            cls_host_slot_check(h);
-        }
-        return CLS_OK;
-    }
     cls_change_add(s, CLS_CHANGE_TURN, slot)->words = cls_pending_words_count(s);
     cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
     return CLS_OK;
@@ -418,7 +365,7 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
 cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                               uint32_t prompt_count)
 {
-    return CLS_GUARDED_CALL(s, next_turn(s, slot, prompt, prompt_count));
+    return CLS_SLOT_CALL(s, next_turn(s, slot, prompt, prompt_count));
 }
 
 static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *params)
@@ -438,9 +385,9 @@ static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *pa
                      (unsigned)slot);
     if (status == CLS_OK)
         status = cls_sampler_require(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, p.n_words);
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = allocate_lists(s, &p);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
@@ -451,31 +398,14 @@ static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *pa
     const uint64_t digest = s->request[slot].forced_digest;
     if (forced != NULL)
         forced->references++;
-    if (s->host == NULL)
-        move_params(s, slot, &p, cls_change_add_params(s, slot, &p.slot));
-    else if (begun_slot(s, slot) != NULL)
-        cls_host_slot_check(host_params(s, slot, &p, cls_host_slot_params));
-    else
-        hold_params(s, slot, &p);
+    move_params(s, slot, &p, cls_change_add_params(s, slot, &p.slot));
     set_forced(s, slot, is_forced, forced, digest);
     return CLS_OK;
 }
 
 cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
-    return CLS_GUARDED_CALL(s, set_params(s, slot, params));
-}
-
-static cls_status force_on_host(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
-{
-    cls_host_slot *const h = begun_slot(s, slot);
-    const cls_status status = copy_forced(s, slot, ids, n);
-    if (status != CLS_OK)
-        return status;
-    if (h != NULL)
-        cls_host_slot_force(h, s->host->forced[slot], n);
-    set_forced(s, slot, n != 0, NULL, 1);
-    return CLS_OK;
+    return CLS_SLOT_CALL(s, set_params(s, slot, params));
 }
 
 static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
@@ -494,8 +424,8 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
                           (int)ids[i], (unsigned)s->vocab);
     if (status == CLS_OK)
         status = cls_sampler_require(s, CLS_FEATURE_STATE | (n != 0 ? CLS_FEATURE_FORCED : 0));
-    if (status == CLS_OK && s->host != NULL)
-        return force_on_host(s, slot, ids, n);
+    if (status == CLS_OK)
+        status = reserve_forced(s, slot, n);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, n);
     if (status == CLS_OK)
@@ -514,16 +444,15 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
 
 cls_status cls_slot_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
 {
-    return CLS_GUARDED_CALL(s, force_ids(s, slot, ids, n));
+    return CLS_SLOT_CALL(s, force_ids(s, slot, ids, n));
 }
 
-/* Copies the host's part of a request, and on the host all of it. The slot takes over the
- * parameters. */
+/* Copies the host's part of a request. The slot takes over the parameters. */
 static void copy_request(cls_sampler *s, uint32_t to, uint32_t from, const cls_params *params)
 {
     const cls_request *const r = &s->request[from];
     cls_request *const copy = &s->request[to];
-    if (s->host != NULL && params->grammar != NULL)
+    if (params->grammar != NULL)
         cls_grammar_retain(params->grammar);
     free_request(s, to);
     copy->slot = r->slot;
@@ -550,32 +479,22 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
         return status;
     cls_params params = s->request[from].params;
     status = cls_sampler_require(s, CLS_FEATURE_STATE);
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, 0);
+    if (status == CLS_OK && s->host != NULL)
+        status = reserve_forced(s, to, s->host->slot[from].slot.n_forced);
     if (status == CLS_OK)
         status = cls_arrays_copy(&params);
     if (status != CLS_OK)
         return status;
-    if (s->host != NULL) {
-        const cls_host_slot *const source = &s->host->slot[from];
-        status = copy_forced(s, to, source->forced, source->slot.n_forced);
-        if (status != CLS_OK) {
-            cls_arrays_free(&params);
-            return status;
-        }
-        cls_host_slot_copy(&s->host->slot[to], source);
-        s->host->slot[to].params = &s->request[to].params;
-        s->host->slot[to].forced = s->host->forced[to];
-    }
     copy_request(s, to, from, &params);
-    if (s->host == NULL)
-        cls_change_add_copy(s, to, from);
+    cls_change_add_copy(s, to, from);
     return CLS_OK;
 }
 
 cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
-    return CLS_GUARDED_CALL(s, copy_slot(s, to, from));
+    return CLS_SLOT_CALL(s, copy_slot(s, to, from));
 }
 
 static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
@@ -590,63 +509,33 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
             (unsigned)n, (unsigned)s->rollback);
     if (n != 0)
         status = cls_sampler_require(s, CLS_FEATURE_STATE);
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, 0);
-    if (status != CLS_OK || n == 0)
-        return status;
-    if (s->host == NULL) {
+    if (status == CLS_OK && n != 0)
         cls_change_add(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
-    } else if (begun_slot(s, slot) != NULL) {
-        cls_host_slot_rollback(&s->host->slot[slot], n);
-        cls_host_slot_check(&s->host->slot[slot]);
-    }
-    return CLS_OK;
+    return status;
 }
 
 cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
 {
-    return CLS_GUARDED_CALL(s, roll_back(s, slot, n));
+    return CLS_SLOT_CALL(s, roll_back(s, slot, n));
 }
 
 static cls_status reset_slot(cls_sampler *s, uint32_t slot)
 {
     cls_status status = cls_slot_check(s, slot, 0);
-    if (status == CLS_OK && s->host == NULL)
+    if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, 0);
     if (status != CLS_OK)
         return status;
     free_request(s, slot);
-    if (s->host == NULL)
-        cls_change_replace(s, CLS_CHANGE_RESET, slot);
-    else
-        s->host->slot[slot].slot.flags = 0;
+    cls_change_replace(s, CLS_CHANGE_RESET, slot);
     return CLS_OK;
 }
 
 cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
 {
-    return CLS_GUARDED_CALL(s, reset_slot(s, slot));
-}
-
-/* Loads a slot on the host. Fails if memory runs out. */
-static cls_status put_on_host(cls_sampler *s, uint32_t slot, cls_checked_params *p,
-                              const uint32_t *state)
-{
-    cls_host_slot *const h = &s->host->slot[slot];
-    const cls_slot loaded = p->slot;
-    const cls_status status = copy_forced(
-        s, slot, loaded.n_forced != 0 ? (const int32_t *)(p->words + loaded.forced) : NULL,
-        loaded.n_forced);
-    if (status != CLS_OK)
-        return status;
-    hold_params(s, slot, p);
-    set_forced(s, slot, loaded.n_forced != 0, NULL, 1);
-    h->slot = loaded;
-    h->params = &s->request[slot].params;
-    h->forced = s->host->forced[slot];
-    memcpy(h->state, state, state_words(h->vocab, h->layout) * sizeof *state);
-    cls_host_slot_check(h);
-    return CLS_OK;
+    return CLS_SLOT_CALL(s, reset_slot(s, slot));
 }
 
 cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, const uint32_t *state)
@@ -655,8 +544,8 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     const int is_forced = p->slot.n_forced != 0;
     cls_status status = cls_sampler_require(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE |
                                                    (is_forced ? CLS_FEATURE_FORCED : 0));
-    if (status == CLS_OK && s->host != NULL)
-        return put_on_host(s, slot, p, state);
+    if (status == CLS_OK)
+        status = reserve_forced(s, slot, p->slot.n_forced);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
@@ -670,7 +559,8 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
                                              : 1;
     move_params(s, slot, p, c);
     if (is_forced) {
-        lists->references++;
+        if (lists != NULL)
+            lists->references++;
         set_forced(s, slot, 1, lists, forced_digest);
     }
     c->words = cls_pending_words_count(s);

@@ -119,9 +119,9 @@ static cls_status fail_slot(const cls_sampler *s, const char *call, uint32_t row
                             call, (unsigned)row, (int)slot);
 }
 
-cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, cls_plan *plan)
+cls_status cls_row_slots_check(cls_sampler *sampler, const cls_ints *slots, uint32_t rows,
+                               int shared, cls_plan *plan)
 {
-    const cls_ints *const slots = &plan->step.slots;
     const cls_request *const request = sampler->request;
     uint8_t *const used = sampler->slot_is_used;
     const int marks = slots->host != NULL && !shared; /* without a map no slot occurs twice */
@@ -174,7 +174,7 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *s, cl_command_queue
 {
     plan->count[CLS_N_SLOTS] = s->slots;
     plan->count[CLS_N_ROWS] = plan->step.rows;
-    if (plan->verify.requests == 0)
+    if (plan->count[CLS_N_REQUESTS] == 0)
         plan->count[CLS_N_PLACES] = plan->step.rows;
     plan->count[CLS_N_OFFSETS] = plan->count[CLS_N_PLACES] + 1;
     plan->count[CLS_N_PACKED_MOST] = plan->count[CLS_N_PLACES] * s->vocab < INT32_MAX

@@ -2,6 +2,20 @@
 /* cls_draft(): drafts from the requests' own text. */
 #include "step/step.h"
 
+static cls_status check_lookup(const cls_draft_call *c, uint32_t vocab)
+{
+    if (c->k < 1 || c->k > CLS_MAX_DRAFTS)
+        return cls_refuse("call->k is %u; it must be 1 to %d", (unsigned)c->k, CLS_MAX_DRAFTS);
+    if (c->min_n < 1 || c->max_n < c->min_n || c->max_n > CLS_MAX_DRAFTS)
+        return cls_refuse("call->min_n is %u and call->max_n %u; they must be 1 to %d, and max_n "
+                          "at least min_n",
+                          (unsigned)c->min_n, (unsigned)c->max_n, CLS_MAX_DRAFTS);
+    return c->fill == -1 || (c->fill >= 0 && (uint32_t)c->fill < vocab)
+               ? CLS_OK
+               : cls_refuse("call->fill is %d; it must be -1 or a token of the vocabulary of %u",
+                            (int)c->fill, (unsigned)vocab);
+}
+
 /* Sets the default strides and the extent of the drafts. Fails if two of them lie at one place:
  * what lies along the inner stride must fit within the outer one. */
 static cls_status check_draft_places(cls_plan *plan)
@@ -42,8 +56,7 @@ static cls_status read_lookup(const void *callers, cls_plan *plan)
         status = cls_refuse("call->requests is %u; the sampler was created for 1 to %u rows",
                             (unsigned)c->requests, (unsigned)most_rows);
     if (status == CLS_OK)
-        status = cls_lookup_check("call", c->k, c->min_n, c->max_n, c->fill,
-                                  (uint32_t)plan->count[CLS_N_VOCAB]);
+        status = check_lookup(c, (uint32_t)plan->count[CLS_N_VOCAB]);
     return status == CLS_OK ? check_draft_places(plan) : status;
 }
 
@@ -53,7 +66,18 @@ static cls_status finish_lookup(cls_sampler *s, cls_plan *plan)
         return cls_refuse_call(
             "the sampler was created with options->max_history of 0: there is no "
             "text to look drafts up in");
-    return cls_row_slots_check(s, plan->step.rows, 1, plan);
+    return cls_row_slots_check(s, &plan->draft.slots, plan->step.rows, 1, plan);
+}
+
+void cls_lookup_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    const cls_draft_call *const c = &plan->draft;
+    (void)s;
+    a->min_n = c->min_n;
+    a->max_n = c->max_n;
+    a->drafts = c->k;
+    a->ids_stride = cls_wide_of(c->ids_stride);
+    a->ids_apart = cls_wide_of(c->ids_request_stride);
 }
 
 static cl_int launch_lookup(cls_plan *plan, cls_commands *c, cl_event *done)

@@ -23,8 +23,8 @@ static uint32_t step_tiles_per_group(const cls_sampler *s, uint32_t rows)
 static uint32_t has_of(const cls_plan *plan, enum cls_arg_set arg_set)
 {
     return arg_set != CLS_ARG_SET_ACCEPT ? plan->has | plan->wide | (is_raw(arg_set) ? CLS_RAW : 0)
-           : plan->accept.rows != 0      ? plan->has
-                                         : plan->has & (CLS_HAS_SLOT_MAP | CLS_DRAFTS);
+           : plan->count[CLS_N_PER_ROW] != 0 ? plan->has
+                                             : plan->has & (CLS_HAS_SLOT_MAP | CLS_DRAFTS);
 }
 
 void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
@@ -47,28 +47,11 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->logits_rows = step->logits_rows;
     a->invalid_token = step->invalid_token;
     a->n_end = s->infill_end_count;
-    a->nodes = CLS_MAP_NODES * s->max_rows;
-    a->parents = CLS_MAP_PARENTS * s->max_rows;
-    a->firsts = CLS_MAP_FIRSTS * s->max_rows;
-    a->draft_kind = plan->draft_kind;
-    a->draft_stride = cls_wide_of(plan->verify.draft_stride);
-    a->draft_apart = cls_wide_of(plan->verify.draft_request_stride);
-    a->per_row = plan->accept.rows != 0 ? plan->accept.per_row : 1;
+    a->per_row = 1;
     a->grammar_rows = s->grammar_rows != NULL ? s->grammar_rows->offset : 0;
-    a->method = (uint32_t)plan->verify.method;
-    a->requests = plan->verify.requests;
-    a->bonus = plan->verify.disable_bonus == 0;
-    a->epsilon = cls_bits_q20(plan->verify.epsilon);
-    a->delta = cls_bits_q20(plan->verify.delta);
-    a->max_drafts = plan->verify.max_drafts;
-    a->min_n = plan->draft.min_n;
-    a->max_n = plan->draft.max_n;
-    a->drafts = plan->draft.k;
-    const int is_lookup = plan->arg_set == CLS_ARG_SET_LOOKUP;
-    a->ids_stride = cls_wide_of(is_lookup ? plan->draft.ids_stride : plan->verify.ids_stride);
-    a->ids_apart =
-        cls_wide_of(is_lookup ? plan->draft.ids_request_stride : plan->verify.ids_request_stride);
     cls_report_args(a, s, plan, is_raw(arg_set));
+    if (plan->operands->args != NULL)
+        plan->operands->args(a, s, plan);
 }
 
 cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_kernel which,
@@ -95,9 +78,9 @@ static size_t groups_over_rows(const cls_plan *plan, enum cls_kernel which)
 {
     const int of_tokens = which == CLS_REPORT || which == CLS_KEPT,
               of_requests = which == CLS_VERIFY || which == CLS_ACCEPT;
-    return of_tokens                                   ? (size_t)plan->count[CLS_N_PLACES]
-           : of_requests && plan->verify.requests != 0 ? plan->verify.requests
-                                                       : plan->step.rows;
+    return of_tokens                                         ? (size_t)plan->count[CLS_N_PLACES]
+           : of_requests && plan->count[CLS_N_REQUESTS] != 0 ? (size_t)plan->count[CLS_N_REQUESTS]
+                                                             : plan->step.rows;
 }
 
 cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls_kernel which,

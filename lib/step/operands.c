@@ -147,7 +147,7 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
         return cls_refuse(o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
     if (o->kind == CLS_NEVER)
         return cls_refuse("%s is set, but cls_verify() has no such output%s", o->name, o->word);
-    if (is_set && o->kind == CLS_ON_HOST)
+    if (is_set && o->kind == CLS_HOST_MAP)
         return cls_refuse("%s is a buffer, but cls_verify() requires a host array", o->name);
     if (is_set && host != NULL)
         return cls_refuse("%s has a host array and a buffer; only one may be set", o->name);
@@ -186,14 +186,11 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
         break;
     default:
         host = host_of(plan, o);
-        if (host != NULL || !cls_buffer_is_blank(buffer_of(plan, o)) || o->kind == CLS_REQUIRED)
-            status = check_memory(s, plan, o, host, ranges);
-        else if (o->kind == CLS_ON_HOST) /* the call makes a map in its place */
-            status = CLS_OK;
-        else
+        if (host == NULL && cls_buffer_is_blank(buffer_of(plan, o)) && o->kind != CLS_REQUIRED)
             return CLS_OK;
+        status = check_memory(s, plan, o, host, ranges);
     }
-    if (status != CLS_OK || plan->count[o->rows] == 0)
+    if (status != CLS_OK || plan->count[o->rows] == 0 || o->kind == CLS_HOST_MAP)
         return status;
     plan->present[plan->n_present++] = (uint8_t)(o - plan->operands->row);
     plan->has |= o->has;
@@ -285,7 +282,7 @@ static cl_int upload_operand(cls_plan *plan, cls_commands *c, const cls_host_dat
         if (host != NULL && is_data(plan, o)) {
             code = cls_commands_upload_data(c, data);
             memset(at(plan, o->host), 0, sizeof host);
-            *buffer_of(plan, o) = (cls_buffer){.buffer = c->sampler->masks.buffer};
+            *buffer_of(plan, o) = (cls_buffer){.buffer = c->sampler->payload.buffer};
         } else if (host != NULL) {
             code = cls_commands_upload_map(c, (enum cls_map)o->map, host,
                                            (uint32_t)plan->count[o->rows]);

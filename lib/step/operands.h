@@ -40,7 +40,6 @@ enum cls_count {
     CLS_N_BIAS_BYTES,
     CLS_N_PER_ROW,     /* tokens of a row that are accepted */
     CLS_N_REQUESTS,    /* of a verification */
-    CLS_N_MAP_ROWS,    /* entries of its maps: of the requests, later of the rows */
     CLS_N_MOST_DRAFTS, /* of a request */
     CLS_N_MOST_TOKENS, /* one more */
     CLS_N_DRAFTS,      /* of all requests */
@@ -56,7 +55,7 @@ enum cls_operand_kind {
     CLS_OPTIONAL, /* a buffer or a map, which may be absent */
     CLS_REQUIRED, /* one that may not */
     CLS_NEVER,    /* one that makes no sense in the call */
-    CLS_ON_HOST, /* a map that may be absent, must not be on the device, and is made into another */
+    CLS_HOST_MAP, /* a map that may be absent and must be on the host; the kernels do not read it */
     CLS_INTERNAL, /* a map that the call makes; not checked */
     CLS_NUMBER,   /* a number of the caller's: count `width`, at most count `most` */
     CLS_WORDS,    /* `words` words that must be 0 */
@@ -85,10 +84,13 @@ typedef struct cls_operand {
     uint16_t argument; /* in a cls_args: where its offset goes, and behind that its stride; or 0 */
 } cls_operand;
 
-/* The table of a call, the name of its struct, and 1 if it reads logits. */
+/* The table of a call, the name of its struct, 1 if it reads logits, and what sets the arguments
+ * that no other call has, or NULL. */
+typedef struct cls_plan cls_plan;
 typedef struct cls_operands {
     const char *call;
     int reads_logits;
+    void (*args)(cls_args *, const cls_sampler *, const cls_plan *);
     const cls_operand *row;
     uint32_t n;
 } cls_operands;

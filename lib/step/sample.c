@@ -90,7 +90,8 @@ static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
                           "later cls_accept() would accept it for rows without a token",
                           (int)s->invalid_token);
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
-    const cls_status status = cls_row_slots_check(sampler, s->rows, s->defer_accept, plan);
+    const cls_status status =
+        cls_row_slots_check(sampler, &s->slots, s->rows, s->defer_accept, plan);
     return status == CLS_OK && (plan->has & CLS_HAS_RANDOM) && (plan->needs & CLS_FEATURE_WATERMARK)
                ? cls_refuse("step->random_bits is set, but params->watermark_context decides the "
                             "draw of a slot that step->slots names or may name")
@@ -125,7 +126,13 @@ static cls_status read_accepted(const void *callers, cls_plan *plan)
 
 static cls_status finish_accepted(cls_sampler *s, cls_plan *plan)
 {
-    return cls_row_slots_check(s, plan->step.rows, 0, plan);
+    return cls_row_slots_check(s, &plan->accept.slots, plan->step.rows, 0, plan);
+}
+
+void cls_accept_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    (void)s;
+    a->per_row = plan->accept.per_row;
 }
 
 static cl_int launch_accepted(cls_plan *plan, cls_commands *c, cl_event *done)

@@ -8,15 +8,17 @@
 #include "step/operands.h"
 
 /* A call whose arguments were checked, with all defaults set. */
-typedef struct cls_plan {
+struct cls_plan {
     const cls_operands *operands;
     uint64_t count[CLS_COUNTS];
     cls_step step;
-    cls_outputs outputs;      /* the step's, in this version's size */
-    cls_kept_set packed;      /* with offsets: outputs.kept_set, which is then cleared */
-    cls_verify_call verify;   /* of a verification; its rows' inputs are in `step` */
-    cls_accept_call accept;   /* of cls_accept() */
-    cls_draft_call draft;     /* of cls_draft() */
+    cls_outputs outputs; /* the step's, in this version's size */
+    cls_kept_set packed; /* with offsets: outputs.kept_set, which is then cleared */
+    union {
+        cls_verify_call verify; /* of a verification; its rows' inputs are in `step` */
+        cls_accept_call accept; /* of cls_accept() */
+        cls_draft_call draft;   /* of cls_draft() */
+    };
     uint32_t has;             /* CLS_HAS_* and CLS_DEFER */
     uint32_t wants;           /* CLS_WANTS() of each output that has a buffer */
     uint32_t needs;           /* cls_feature bits, CLS_NEED_LONG_LIST: of its rows and inputs */
@@ -45,7 +47,7 @@ typedef struct cls_plan {
     cls_pointer_calls calls[CLS_BUFFER_KINDS];  /* for operands that are pointers */
     uint32_t wide;                              /* CLS_WIDE, or 0: see cls_plan_set_logits() */
     cls_buffers buffers; /* of the kernels, once the data are on the device */
-} cls_plan;
+};
 
 /* ----------------------------------------------------------- operands.c */
 
@@ -103,10 +105,12 @@ void cls_plan_begin(cls_plan *plan, const cls_operands *operands);
 cls_status cls_plan_check(cls_plan *plan, const cls_sampler *sampler, cl_command_queue queue,
                           uint32_t width, cl_uint n_wait, const cl_event *wait);
 
-/* Checks the slots of n rows and adds what they may need to plan->search, plan->prepare and
- * plan->needs. Fails if a row's slot does not exist or has no request, or if `shared` is 0 and two
- * rows use one slot. The slots of a map on the device are unknown to the host and not checked. */
-cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t n, int shared, cls_plan *plan);
+/* Checks the slots of n rows or requests and adds what they may need to plan->search, plan->prepare
+ * and plan->needs. Fails if a row's slot does not exist or has no request, or if `shared` is 0 and
+ * two rows use one slot. The slots of a map on the device are unknown to the host and not checked.
+ */
+cls_status cls_row_slots_check(cls_sampler *sampler, const cls_ints *slots, uint32_t n, int shared,
+                               cls_plan *plan);
 
 /* --------------------------------------------------------------- host.c */
 
@@ -128,6 +132,11 @@ static inline cls_wide cls_wide_of(uint64_t x)
 /* Returns how many mass tiles a group covers in a sampler's kernels over tiles. tiles: those of all
  * rows of the step. */
 uint32_t cls_step_tiles_per_group(const cls_sampler *sampler, uint64_t tiles);
+
+/* Set those arguments that only one call has, for the tables of operands. */
+void cls_accept_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
+void cls_verify_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
+void cls_lookup_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
 
 /* Sets all arguments of a step. Adds CLS_RAW to `has` for the argument sets of raw rows. */
 void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan,

@@ -129,20 +129,23 @@ static const cls_operand step[] = {
     CLS_OUTPUTS_TABLE(OUTPUT, "outputs") /* its rows end with a comma */
     PACKED_SETS};
 
-/* The maps of requests become maps of rows after they were checked. */
+/* The maps of requests are checked, and the call makes those of the rows from them. */
 static const cls_operand verify[] = {
     LOGITS("call"),
-    {MAP("call->slots", CLS_ON_HOST, step.slots, MAP_ROWS, CLS_MAP_SLOTS),
+    {MAP("call->slots", CLS_HOST_MAP, verify.slots, REQUESTS, CLS_MAPS)},
+    {MAP("call->positions", CLS_HOST_MAP, verify.positions, REQUESTS, CLS_MAPS)},
+    {MAP("call->draws", CLS_HOST_MAP, verify.draws, REQUESTS, CLS_MAPS), .limit = CLS_N_DRAWS},
+    {MAP("", CLS_INTERNAL, step.slots, ROWS, CLS_MAP_SLOTS), .has = CLS_HAS_SLOT_MAP,
      TO(slot_map, slot_map_offset)},
-    {MAP("call->positions", CLS_ON_HOST, step.positions, MAP_ROWS, CLS_MAP_POSITIONS),
+    {MAP("", CLS_INTERNAL, step.positions, ROWS, CLS_MAP_POSITIONS),
      TO(positions, positions_offset)},
-    {MAP("call->draws", CLS_ON_HOST, step.draws, MAP_ROWS, CLS_MAP_DRAWS), .limit = CLS_N_DRAWS,
+    {MAP("", CLS_INTERNAL, step.draws, ROWS, CLS_MAP_DRAWS), .has = CLS_HAS_DRAWS,
      TO(draws, draws_offset)},
     {MAP("call->draft_ids", CLS_OPTIONAL, verify.draft_ids, DRAFT_IDS, CLS_MAP_TOKENS),
      TO(draft_ids, draft_ids_offset)},
     {BUFFER("call->draft", verify.draft, DRAFT_EXTENT, 1, DRAFT_BYTES, READS),
      TO(draft_x, draft_offset)},
-    {MAP("call->parents", CLS_ON_HOST, verify.parents, DRAFTS, CLS_MAPS)},
+    {MAP("call->parents", CLS_HOST_MAP, verify.parents, DRAFTS, CLS_MAPS)},
     {MAP("", CLS_INTERNAL, nodes, ROWS, CLS_MAP_NODES)},
     {MAP("", CLS_INTERNAL, parents, DRAFTS, CLS_MAP_PARENTS)},
     {MAP("", CLS_INTERNAL, firsts, REQUESTS, CLS_MAP_FIRSTS)},
@@ -203,13 +206,13 @@ typedef char cls_operands_fit[sizeof step / sizeof step[0] <= CLS_MAX_RANGES &&
                                   ? 1
                                   : -1];
 
-#define TABLE(CALL, READS_LOGITS, ROWS) \
+#define TABLE(CALL, READS_LOGITS, ARGS, ROWS) \
     { \
-        CALL, READS_LOGITS, ROWS, sizeof ROWS / sizeof ROWS[0] \
+        CALL, READS_LOGITS, ARGS, ROWS, sizeof ROWS / sizeof ROWS[0] \
     }
-const cls_operands cls_step_operands = TABLE("step", 1, step);
-const cls_operands cls_verify_operands = TABLE("call", 1, verify);
-const cls_operands cls_accept_operands = TABLE("call", 0, accept_call);
-const cls_operands cls_logprobs_operands = TABLE("call", 1, logprobs);
-const cls_operands cls_draft_operands = TABLE("call", 0, draft_call);
-const cls_operands cls_gather_operands = TABLE("gather", 1, gather);
+const cls_operands cls_step_operands = TABLE("step", 1, NULL, step);
+const cls_operands cls_verify_operands = TABLE("call", 1, cls_verify_args, verify);
+const cls_operands cls_accept_operands = TABLE("call", 0, cls_accept_args, accept_call);
+const cls_operands cls_logprobs_operands = TABLE("call", 1, NULL, logprobs);
+const cls_operands cls_draft_operands = TABLE("call", 0, cls_lookup_args, draft_call);
+const cls_operands cls_gather_operands = TABLE("gather", 1, NULL, gather);

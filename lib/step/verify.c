@@ -39,7 +39,7 @@ static cls_status check_call_rows(cls_plan *plan)
         return cls_refuse(
             "call->max_drafts is %u; it must be %u, the most drafts of a request, to %d",
             (unsigned)c->max_drafts, (unsigned)most, CLS_MAX_DRAFTS);
-    plan->count[CLS_N_REQUESTS] = plan->count[CLS_N_MAP_ROWS] = c->requests;
+    plan->count[CLS_N_REQUESTS] = c->requests;
     plan->count[CLS_N_DRAFTS] = plan->step.rows - c->requests;
     plan->count[CLS_N_MOST_DRAFTS] = c->max_drafts;
     plan->count[CLS_N_MOST_TOKENS] = c->max_drafts + 1;
@@ -145,12 +145,22 @@ static cls_status check_call_drafts(cls_plan *plan)
 /* Checks the method and its numbers. */
 static cls_status check_fields(const cls_verify_call *c)
 {
+    enum { GREEDY = 4 }; /* as if all temperatures were 0; it was removed */
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
         return cls_refuse("call->epsilon is %g; it must be above 0 and at most 1",
                           (double)c->epsilon);
     if (!(c->delta > 0.0f && c->delta <= 16.0f))
         return cls_refuse("call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
-    return cls_method_check("call", c->method, c->parents.host != NULL);
+    if (c->method == GREEDY)
+        return cls_refuse("call->method is 4, which was CLS_VERIFY_GREEDY and is reserved: use "
+                          "CLS_VERIFY_MATCH, and the temperature 0 for the requests");
+    if (c->method < CLS_VERIFY_MATCH || c->method > CLS_VERIFY_TYPICAL)
+        return cls_refuse("call->method is %d, which is not a cls_verify_method", (int)c->method);
+    return c->parents.host == NULL || c->method == CLS_VERIFY_MATCH
+               ? CLS_OK
+               : cls_refuse("call->parents is set: call->method must then be CLS_VERIFY_MATCH, but "
+                            "is %d",
+                            (int)c->method);
 }
 
 /* Expands the requests' slots, positions and draws to maps of the rows, and makes the maps that say
@@ -188,12 +198,10 @@ static void expand_maps(const cls_sampler *s, cls_plan *plan)
     step->slots.host = map[CLS_MAP_SLOTS];
     step->positions.host = map[CLS_MAP_POSITIONS];
     step->draws.host = map[CLS_MAP_DRAWS];
-    plan->count[CLS_N_MAP_ROWS] = step->rows;
     plan->nodes.host = map[CLS_MAP_NODES];
     plan->parents.host = map[CLS_MAP_PARENTS];
     plan->firsts.host = map[CLS_MAP_FIRSTS];
-    plan->verify.parents.host = NULL; /* plan->parents are uploaded in its place */
-    plan->has |= CLS_DRAFTS | CLS_DEFER | CLS_HAS_SLOT_MAP | CLS_HAS_DRAWS;
+    plan->has |= CLS_DRAFTS | CLS_DEFER;
     plan->has |= c->positions.host != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
 }
 
@@ -231,9 +239,6 @@ static cls_status read_drafts(const void *callers, cls_plan *plan)
     plan->arg_set = CLS_ARG_SET_VERIFY;
     plan->needs = CLS_FEATURE_VERIFY;
     plan->step.logits = c->logits;
-    plan->step.slots = c->slots;
-    plan->step.positions = c->positions;
-    plan->step.draws = c->draws;
     plan->step.mask = c->mask;
     plan->step.bias = c->bias;
     if (status == CLS_OK)
@@ -263,7 +268,7 @@ static cls_status check_call_relaxed(const cls_sampler *s, const cls_verify_call
 static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
 {
     cls_verify_call *const c = &plan->verify;
-    cls_status status = cls_row_slots_check(s, c->requests, 0, plan);
+    cls_status status = cls_row_slots_check(s, &c->slots, c->requests, 0, plan);
     if (status == CLS_OK)
         status = check_call_relaxed(s, c);
     if (status == CLS_OK && (plan->needs & CLS_FEATURE_WATERMARK) &&
@@ -281,6 +286,25 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
                            : CLS_DRAFT_NONE;
     place_drafts(s, plan);
     return CLS_OK;
+}
+
+void cls_verify_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    const cls_verify_call *const c = &plan->verify;
+    a->nodes = CLS_MAP_NODES * s->max_rows;
+    a->parents = CLS_MAP_PARENTS * s->max_rows;
+    a->firsts = CLS_MAP_FIRSTS * s->max_rows;
+    a->draft_kind = plan->draft_kind;
+    a->draft_stride = cls_wide_of(c->draft_stride);
+    a->draft_apart = cls_wide_of(c->draft_request_stride);
+    a->ids_stride = cls_wide_of(c->ids_stride);
+    a->ids_apart = cls_wide_of(c->ids_request_stride);
+    a->method = (uint32_t)c->method;
+    a->requests = c->requests;
+    a->bonus = c->disable_bonus == 0;
+    a->epsilon = cls_bits_q20(c->epsilon);
+    a->delta = cls_bits_q20(c->delta);
+    a->max_drafts = c->max_drafts;
 }
 
 /* --------------------------------------------------------------------- launches */

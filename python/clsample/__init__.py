@@ -49,7 +49,6 @@ from ._rows import (
     Watermark as Watermark,
     clear as clear,
     draw as draw,
-    kept_offsets as kept_offsets,
     sample as sample,
     watermark_detect as watermark_detect,
 )

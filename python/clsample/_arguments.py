@@ -222,13 +222,7 @@ class Call:
         self.ints(target.row_map, f"{name}_map", row_map, rows)
 
     def bias(
-        self,
-        target: Any,
-        value: Any,
-        rows: int,
-        vocab: int,
-        row_map: Any,
-        factor: float,
+        self, target: Any, value: Any, rows: int, vocab: int, row_map: Any, factor: float
     ) -> None:
         """Fills a cls_dense_bias."""
         name = "bias"
@@ -325,9 +319,7 @@ class Writer:
         if value is not True:
             return self.given(target, name, value, elements, shape)
         context = self.call.context
-        row = 4
-        for length in shape[1:]:
-            row *= length
+        row = 4 * math.prod(shape[1:])
         small = row <= SMALL_ROW and words[0] not in ("slot_count", "capacity")
         if context._host:
             kind = Statuses if name == "status" else HostArray

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -95,10 +96,7 @@ class DeviceArray:
     @property
     def size(self) -> int:
         """The number of elements."""
-        count = 1
-        for length in self.shape:
-            count *= length
-        return count
+        return math.prod(self.shape)
 
     def __len__(self) -> int:
         if not self.shape:

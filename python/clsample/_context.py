@@ -13,7 +13,7 @@ from . import _opencl, _types
 from ._arrays import Array, DeviceArray, HostArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
 from ._errors import HOST, BadArgument, UnsupportedDevice
-from ._library import Unique, check_process, failure, lib, must, owned, process, text
+from ._library import Closed, check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
 from ._manual import defaults_of, describe, sign
 from ._shared import shares_memory
@@ -38,7 +38,7 @@ class TestedStage(NamedTuple):
     message: str
 
 
-class Context(Unique):
+class Context(Closed):
     """A device that was checked, and the kernels that were compiled for it; or the host. Threads
     may share it.
 
@@ -324,12 +324,6 @@ class Context(Unique):
     def close(self) -> None:
         """Releases the context; its samplers keep what they need of it."""
         self._handle = None  # the library's is destroyed when no call uses it any more
-
-    def __enter__(self) -> Context:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<clsample.Context on {'the host' if self._host else repr(self.device.name)}>"

@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
 
 from . import _types
 from ._cffi import ffi
 from ._errors import BY_STATUS, Error, LibraryError
 
+C = TypeVar("C", bound="Closed")
 _SUFFIXES = ("so", "dylib", "dll")
 # What an argument is in Python where it is not the library's field of this name.
 ARGUMENTS = {
@@ -157,6 +158,19 @@ class Unique:
         """copy and pickle call this."""
         name = type(self).__name__
         raise TypeError(f"a {name} cannot be copied or pickled: {self._instead}")
+
+
+class Closed(Unique):
+    """What the end of a `with` block closes."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: C) -> C:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
 
 
 def must(status: int) -> None:

@@ -160,16 +160,6 @@ class Watermark(NamedTuple):
     p_value: float
 
 
-def kept_offsets(counts: Ids, capacity: int) -> np.ndarray[Any, Any]:
-    """The offsets of kept sets that lie one behind the other, int32 [rows + 1], from the numbers of
-    their tokens: those of Sampler.sample(kept_set={"capacity": capacity, "offsets": True})."""
-    numbers, rows = ids("counts", counts)
-    offsets = np.empty(rows + 1, np.int32)
-    limit = integer("capacity", capacity, "uint32_t")
-    must(lib.cls_host_kept_offsets(rows, numbers, limit, _structs.pointer(offsets, "int32_t")))
-    return offsets
-
-
 def clear() -> None:
     """Frees what sample() keeps: contexts, samplers and their memory on the devices."""
     with _lock:

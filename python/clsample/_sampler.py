@@ -18,7 +18,7 @@ from ._cffi import ffi
 from ._context import Context
 from ._manual import defaults_of, describe, sign
 from ._grammar import Grammar
-from ._library import Unique, failure, lib, must
+from ._library import Closed, failure, lib, must
 from ._opencl import events, lend, own_event
 from ._request import Request, new_params, seeded
 from ._results import Drafts, Logprobs, Result, Step, Verified, finish
@@ -37,7 +37,7 @@ _fill_options.names += ["late_compile", "max_rows", "vocab"]  # for messages abo
 MAX_HISTORY = 64  # the package's default
 
 
-class Sampler(Unique):
+class Sampler(Closed):
     """The kernels and the memory that steps use, for a vocabulary of `vocab` tokens.
 
     vocab       tokens of a row, 1 to 1,048,576
@@ -168,12 +168,6 @@ class Sampler(Unique):
             if self._handle is not None:
                 ffi.release(self._handle)
             self._handle = None
-
-    def __enter__(self) -> Sampler:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.close()
 
     # ------------------------------------------------------------ requests
 
@@ -401,13 +395,9 @@ class Sampler(Unique):
             step = self._step
             ffi.memmove(step, self._step_default, len(self._step_default))
             rows = step.rows = self._slots(call, step.slots, requests)
+            count = None if logits_map is not None else rows
             step.logits_rows = call.logits(
-                step.logits,
-                "logits",
-                logits,
-                None if logits_map is not None else rows,
-                self.vocab,
-                dtype,
+                step.logits, "logits", logits, count, self.vocab, dtype
             )
             if mask is not None or mask_map is not None:
                 call.mask(step.mask, "mask", mask, rows, self.vocab, mask_map)
@@ -425,9 +415,8 @@ class Sampler(Unique):
                 step.defer_accept = 1
             if invalid_token != -1:
                 step.invalid_token = integer("invalid_token", invalid_token)
-            writer = Writer(
-                call, {"rows": rows, "vocab": self.vocab, "slot_count": self.slot_count}
-            )
+            sizes = {"rows": rows, "vocab": self.vocab, "slot_count": self.slot_count}
+            writer = Writer(call, sizes)
             result.tokens = writer.add(step.tokens, "tokens", tokens, "int32", ("rows",))
             result.status = writer.add(step.status, "status", status, "int32", ("rows",))
             if outputs:
@@ -584,7 +573,7 @@ class Sampler(Unique):
                 parents = _drafts.listed("parents", parents)
                 if [len(one) for one in parents] != lengths:
                     raise ValueError(
-                        "parents must have as many entries as drafts, request by " "request"
+                        "parents must have as many entries as drafts, request by request"
                     )
                 call.ints(struct.parents, "parents", _drafts.flat("parents", parents), total)
             struct.method = choice("method", method, VerifyMethod)
@@ -687,11 +676,7 @@ _outputs = {**dict.fromkeys(OutputOptions.__annotations__), "logprob_kind": "raw
 Sampler.__doc__ = describe(Sampler, SamplerOptions, _types.SAMPLER_OPTIONS_MANUAL, _options)
 Context.sampler.__doc__ = f"Creates a Sampler.\n\n{Sampler.__doc__}"
 Sampler.begin.__doc__ = describe(Sampler.begin, Params, _types.PARAMS_MANUAL, _params)
-_token_outputs = {
-    name: value
-    for name, value in _outputs.items()
-    if name not in ("probs", "final_logits")
-}
+_token_outputs = {n: v for n, v in _outputs.items() if n not in ("probs", "final_logits")}
 _token_manual = [
     (names, text) for names, text in _types.OUTPUTS_MANUAL if set(names) <= set(_token_outputs)
 ]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that steps enqueued ahead of the device lose nothing: a staging ring that fills up,
- * and results that return through a ring. */
+/* Proves that steps enqueued ahead of the device lose nothing: a staging ring that fills up, masks
+ * on the host that change with every step, and results that return through a ring. */
 #include <string.h>
 
 #include "fixture.h"
@@ -30,6 +30,8 @@ typedef struct gated {
     cls_context *on_host;
     cls_step step;
     float logits[VOCAB];
+    uint32_t mask[(VOCAB + 31) / 32]; /* of the next step; */
+    int masked;                       /* 0: there is none */
     int32_t want[MANY];
     uint32_t n;
 } gated;
@@ -68,6 +70,9 @@ static cls_buffer on_host(void *at, size_t size)
 /* Enqueues the n-th step, which is counted only if the library accepts it. */
 static cls_status gated_step(gated *g, cl_uint n_wait, const cl_event *wait)
 {
+    for (size_t i = 0; i < sizeof g->mask / sizeof *g->mask; i++)
+        g->mask[i] = 2654435761u * (g->n + (uint32_t)i + 1);
+    g->step.mask.host = g->masked ? g->mask : NULL;
     cls_step step = g->step;
     g->step.tokens.offset = g->n * sizeof(int32_t);
     const cls_status answer = cls_sample(g->sampler, g->d->queue, &g->step, n_wait, wait, NULL);
@@ -76,6 +81,7 @@ static cls_status gated_step(gated *g, cl_uint n_wait, const cl_event *wait)
         step.tokens = on_host(&g->want[g->n++], sizeof *g->want);
         must(cls_sample(g->host, NULL, &step, 0, NULL, NULL));
     }
+    memset(g->mask, 0x55, sizeof g->mask); /* a step keeps its own */
     return answer;
 }
 
@@ -138,6 +144,29 @@ START_TEST(full_staging)
         must_cl(clFinish(d->queue));
         must(gated_step(&g, 0, NULL));
     }
+    gated_close(&g);
+    clReleaseEvent(gate);
+}
+END_TEST
+
+/* So does one of masks, which are uploaded by each step. */
+START_TEST(masks)
+{
+    device *const d = fixture_device(_i);
+    static gated g;
+    if (is_oclgrind(d))
+        return;
+    const cl_event gate = user_event(d->context);
+    gated_open(&g, d);
+    g.masked = 1;
+    cls_status status = gated_step(&g, 1, &gate);
+    while (status == CLS_OK && g.n < MANY)
+        status = gated_step(&g, 0, NULL);
+    must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
+    ck_assert_int_eq(status, CLS_BUSY);
+    ck_assert_msg(g.n == CLS_STAGING_COUNT, "%u steps before the ring was full", g.n);
+    must_cl(clFinish(d->queue));
+    must(gated_step(&g, 0, NULL));
     gated_close(&g);
     clReleaseEvent(gate);
 }
@@ -261,9 +290,10 @@ END_TEST
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_ACCEPT);
+    fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK);
     fixture_begin(ON_DEVICES);
     add_device_test(full_staging);
+    add_device_test(masks);
     add_device_test(plain_steps_are_never_busy);
     add_device_test(readback);
     add_device_test(readback_refused);

@@ -315,28 +315,6 @@ static void expect_step(client *s)
     }
 }
 
-/* The places of several sets. */
-START_TEST(offsets_on_the_host)
-{
-    static const int32_t counts[] = {3, 0, 4, 1, 5, 0, 2}, none[] = {-1};
-    static const int32_t in[3][8] = {
-        {0, 3, 3, 7, 8, 13, 13, 15}, {0, 3, 3, 7, 8, 8, 8, 10}, {0, 0, 0, 0, 1, 1, 1, 1}};
-    static const uint32_t capacity[] = {15, 12, 1};
-    int32_t offsets[8];
-    for (int i = 0; i < 3; i++) {
-        must(cls_host_kept_offsets(7, counts, capacity[i], offsets));
-        ck_assert_mem_eq(offsets, in[i], sizeof offsets);
-    }
-    must(cls_host_kept_offsets(0, counts, 5, offsets));
-    ck_assert_int_eq(offsets[0], 0);
-    must_refuse_exactly(cls_host_kept_offsets(1, none, 5, offsets), "counts[0] is -1");
-    must_refuse_exactly(cls_host_kept_offsets(1, NULL, 5, offsets), "counts is NULL");
-    must_refuse_exactly(cls_host_kept_offsets(1, counts, 5, NULL), "offsets is NULL");
-    must_refuse_exactly(cls_host_kept_offsets(1, counts, 0x80000000u, offsets),
-                        "capacity is 2147483648; it must be at most 2147483647");
-}
-END_TEST
-
 /* Proves that cls_sampler_check() refuses what the sampler was not created for. */
 START_TEST(checks_params)
 {
@@ -436,7 +414,6 @@ int main(void)
     add_test(presets);
     add_test(field_at_fault);
     add_test(layouts);
-    add_test(offsets_on_the_host);
     add_device_test(checks_params);
     add_device_test(events);
     add_device_test(lifetimes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves the memory that slots take: what cls_sampler_memory() reports, that lists of ended
- * requests are freed, and that a buffer which is too small for a saved slot stays as it is. */
+/* Proves the memory that slots take: what cls_sampler_memory() reports, that lists and grammars of
+ * ended requests are freed, when there is room for masks on the host, and that a buffer which is
+ * too small for a saved slot stays as it is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,93 @@ START_TEST(lists_settle)
 }
 END_TEST
 
+/* A grammar whose first state allows one id, and then ends. */
+static cls_grammar *grammar_of(int32_t id)
+{
+    static const uint64_t offsets[] = {0, 1, 1};
+    static const uint32_t next[] = {1};
+    static const uint8_t final_states[] = {0, 1};
+    static const int32_t end_ids[] = {7};
+    cls_grammar_options o;
+    cls_grammar *g;
+    cls_grammar_options_init(&o);
+    o.vocab = 8;
+    o.states = 2;
+    o.offsets = offsets;
+    o.ids = &id;
+    o.next = next;
+    o.final_states = final_states;
+    o.end_ids = (cls_ids){end_ids, 1};
+    must(cls_grammar_create(&o, &g));
+    return g;
+}
+
+/* Requests share a grammar, also an equal one. What it takes is given free when the last of them
+ * leaves, whether that is the first one or its fork. */
+START_TEST(grammars_leave)
+{
+    cls_sampler_options o = sampler_options(8, 3);
+    cls_memory m[2] = {{0}, {0}};
+    cls_params p = default_params(), none = p;
+    bench b = bench_open(fixture_device(_i), &o, NULL);
+    for (uint32_t i = 0; i < 60; i++) {
+        const uint32_t left = i % 2, stays = 1 - left;
+        const int32_t id = (int32_t)(i % 7);
+        cls_grammar *const g = grammar_of(id), *const equal = grammar_of(id);
+        p.grammar = g;
+        must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+        const cls_memory one = memory_of(b.sampler);
+        p.grammar = equal;
+        must(cls_slot_begin(b.sampler, 1, &p, NULL, 0, NULL, 0));
+        ck_assert_uint_eq(memory_of(b.sampler).lists, one.lists);
+        must(cls_slot_copy(b.sampler, 1, 0));
+        cls_grammar_destroy(g);
+        cls_grammar_destroy(equal);
+        bench_row(&b, 0);
+        must(cls_slot_begin(b.sampler, left, &none, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, 2, &none, NULL, 0, NULL, 0));
+        bench_row(&b, 2);
+        must(cls_slot_next_turn(b.sampler, stays, NULL, 0));
+        bench_row(&b, (int32_t)stays);
+        ck_assert_int_eq(b.token[0], id);
+        must(cls_slot_begin(b.sampler, stays, &none, NULL, 0, NULL, 0));
+        bench_row(&b, 2);
+        m[i > 20] = memory_of(b.sampler);
+    }
+    ck_assert_uint_eq(m[0].host, m[1].host);
+    ck_assert_uint_eq(m[0].lists, m[1].lists);
+    bench_close(&b);
+}
+END_TEST
+
+/* Masks on the host take memory when they are first used, or when the sampler is created. */
+START_TEST(room_for_host_masks)
+{
+    static uint32_t mask[2 * 100];
+    for (int large = 0; large < 2; large++) {
+        cls_sampler_options o = sampler_options(3200, 2);
+        o.features = CLS_FEATURE_MASK;
+        o.host_mask_size = large ? sizeof mask : 0;
+        bench b = bench_open(fixture_device(_i), &o, NULL);
+        const cls_params p = default_params();
+        for (uint32_t row = 0; row < 2; row++)
+            must(cls_slot_begin(b.sampler, row, &p, NULL, 0, NULL, 0));
+        b.step.mask.host = mask;
+        const cls_memory before = memory_of(b.sampler);
+        for (uint32_t i = 0; i < 40; i++) { /* more than there are in flight */
+            memset(mask, 0, sizeof mask);
+            mask[i] = mask[100 + i] = 1u << (i % 32);
+            bench_step(&b);
+            ck_assert(b.token[0] == (int32_t)(i * 32 + i % 32) && b.token[1] == b.token[0]);
+        }
+        const cls_memory after = memory_of(b.sampler);
+        ck_assert((after.host == before.host) == large &&
+                  (after.changes == before.changes) == large);
+        bench_close(&b);
+    }
+}
+END_TEST
+
 /* A buffer that is too small: the size is told, and nothing is written. */
 START_TEST(small_buffer)
 {
@@ -119,9 +207,13 @@ END_TEST
 
 int main(void)
 {
+    fixture_features(CLS_FEATURE_PLAIN | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE |
+                     CLS_FEATURE_FORCED | CLS_FEATURE_MASK);
     fixture_begin(ON_DEVICES);
     add_device_test(memory);
     add_device_test(lists_settle);
+    add_device_test(grammars_leave);
+    add_device_test(room_for_host_masks);
     add_device_test(small_buffer);
     return fixture_end();
 }

@@ -1,129 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that every tier and every limit gives the same tokens: each configuration samples the
- * same random rows, and all give the reference's tokens bit for bit.
- *
- *     check_tiers        the configurations that differ most
- *     check_tiers all    every tier with every limit and vector */
+/* Proves what shapes and tiers are chosen, that compilers and sub-groups that compute wrong are
+ * found out, and what is refused. tests/scripts/shapes.sh has the tokens of each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
+#include "fixture.h"
 #include "subgroups.h"
-
-typedef struct configuration {
-    uint32_t tier, work_group, vector, shortlist, max_work_group;
-    uint64_t max_local_mem;
-    uint32_t subgroups; /* sub-groups that this device has not */
-    uint32_t groups_per_unit;
-} configuration;
-
-static const configuration few[] = {
-    {.tier = CLS_TIER_INT64},
-    {.tier = CLS_TIER_INT64, .groups_per_unit = 1},
-    {.tier = CLS_TIER_INT64, .work_group = 12, .vector = 4, .shortlist = 64},
-    {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 8, .subgroups = EMULATED_SUBGROUPS},
-    {.tier = CLS_TIER_INT64, .work_group = 7, .max_local_mem = 1024},
-};
-
-static int all;
-
-static configuration configuration_of(uint32_t i)
-{
-    static const uint32_t vectors[] = {0, 4, 8, 16}, groups[] = {0, 1, 12, 64};
-    static const uint64_t locals[] = {0, 1024, 4096};
-    if (!all)
-        return few[i];
-    configuration c = {.tier = CLS_TIER_INT64 + i % 2, .vector = vectors[i / 2 % 4]};
-    const uint32_t limit = i / 8;
-    if (limit < 4)
-        c.max_work_group = groups[limit];
-    else
-        c.max_local_mem = locals[limit - 3];
-    if (c.tier == CLS_TIER_SUBGROUPS) {
-        c.subgroups = EMULATED_SUBGROUPS;
-        c.work_group = c.max_work_group == 1 || c.max_work_group == 12 ? 4 : 16;
-        c.max_work_group = c.max_work_group == 64 ? 64 : 0;
-    }
-    return c;
-}
-
-/* The smallest size: those of a single item on PoCL, which takes a minute to compile
- * groups of several, and five under AddressSanitizer; four configurations on Oclgrind. */
-static uint32_t configurations(const device *d)
-{
-    return all ? 2 * 4 * 6 : fixture_by_size(is_oclgrind(d) ? 4 : 2, 5, 5);
-}
-
-static cls_context_options options_of(const configuration *c)
-{
-    cls_context_options o = default_context_options();
-    o.dtypes = 1u << CLS_F32;
-    o.tier = c->tier;
-    o.work_group = c->work_group;
-    o.vector = c->vector;
-    o.shortlist = c->shortlist;
-    o.max_work_group = c->max_work_group;
-    o.max_local_mem_size = c->max_local_mem;
-    o.max_parameter_size = c->max_local_mem != 0 ? 256 : 0; /* the least device's */
-    o.groups_per_unit = c->groups_per_unit;
-    return o;
-}
-
-static batch *random_batch(uint32_t vocab, rng *r)
-{
-    batch *const b = batch_new(6, vocab, CLS_F32, vocab + rng_below(r, 5), 0);
-    batch_random(b, r);
-    b->history = 60;
-    b->forces = 1;
-    batch_mask(b, r, 50, 0);
-    batch_requests(b, r);
-    batch_bias(b, r, CLS_F32);
-    return b;
-}
-
-START_TEST(same_tokens)
-{
-    static const uint32_t sizes[] = {1025, 111, 2500, 5000};
-    device *const d = fixture_device(_i);
-    uint32_t rows = 0, ran = 0;
-    for (uint32_t i = 0; i < configurations(d); i++) {
-        const configuration c = configuration_of(i);
-        const cls_context_options o = options_of(&c);
-        cls_context *const context = fixture_shaped(d, &o, c.subgroups);
-        rng r = {fixture_seed() + 90};
-        if (context == NULL)
-            continue;
-        const cls_device_info info = context_info(context);
-        ck_assert_uint_eq(info.tier, c.tier);
-        ck_assert_uint_eq(info.groups_per_unit, c.groups_per_unit != 0 ? c.groups_per_unit : 32);
-        ck_assert(c.max_work_group == 0 ||
-                  (info.work_group <= c.max_work_group && info.row_group <= c.max_work_group));
-        ck_assert((c.tier == CLS_TIER_SUBGROUPS) == (info.subgroups != CLS_SUBGROUPS_NONE));
-        for (uint32_t k = 0; k < fixture_by_size(2, 6, 12); k++, rows += 6) {
-            batch *const b = random_batch(sizes[k % fixture_by_size(2, 3, 4)], &r);
-            b->shortlist = info.shortlist;
-            batch_check(b, d, context, k % 3 == 2);
-            batch_free(b);
-        }
-        ran++;
-        printf("%s: tier %u, work-group %u, row group %u, vector %u, local memory %llu, "
-               "%u groups per unit: equal\n",
-               d->name, info.tier, info.work_group, info.row_group, info.vector,
-               (unsigned long long)c.max_local_mem, info.groups_per_unit);
-    }
-    printf("%s: %u configurations, %u rows each\n", d->name, ran, ran != 0 ? rows / ran : 0);
-    ck_assert(ran > 0);
-}
-END_TEST
 
 /* A compiler that assumes that there are no infinities and NaN gives wrong tokens, and is found
  * out. */
 START_TEST(finite_math)
 {
     device *const d = fixture_device(_i);
-    const configuration c = {.work_group = 1};
-    const cls_context_options o = options_of(&c);
+    cls_context_options o = default_context_options();
+    o.dtypes = 1u << CLS_F32;
+    o.work_group = 1;
     cls_context *context = NULL;
     cls_test_build_options = " -cl-finite-math-only";
     const cls_status status = cls_context_create(d->context, d->id, &o, &context);
@@ -144,8 +36,11 @@ END_TEST
 START_TEST(wrong_subgroups)
 {
     device *const d = fixture_device(_i);
-    configuration c = {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 4};
-    cls_context_options o = options_of(&c);
+    cls_context_options o = default_context_options();
+    o.dtypes = 1u << CLS_F32;
+    o.tier = CLS_TIER_SUBGROUPS;
+    o.work_group = 16;
+    o.vector = 4;
     cls_context *context = NULL;
     cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4, .compute_units = 2};
     test_subgroups(FAULTY_SUBGROUPS);
@@ -215,6 +110,29 @@ START_TEST(spread)
 }
 END_TEST
 
+/* A device is opened in the tier and within the limits that are asked for. */
+START_TEST(chosen)
+{
+    device *const d = fixture_device(_i);
+    for (uint32_t i = 0; i < 4; i++) {
+        cls_context_options o = default_context_options();
+        cls_device_info info = {.struct_size = sizeof info};
+        o.tier = i == 1 ? CLS_TIER_SUBGROUPS : CLS_TIER_INT64;
+        o.work_group = i == 1 ? 16 : 0;
+        o.max_work_group = i == 2 ? 12 : 0;
+        o.max_local_mem_size = i == 3 ? 1024 : 0;
+        o.groups_per_unit = i == 3 ? 1 : 0;
+        test_subgroups(i == 1 ? EMULATED_SUBGROUPS : CLS_SUBGROUPS_NONE);
+        must(cls_device_query(d->id, &o, &info));
+        ck_assert_uint_eq(info.tier, o.tier);
+        ck_assert_uint_eq(info.groups_per_unit, i == 3 ? 1 : 32);
+        ck_assert(i != 2 || (info.work_group <= 12 && info.row_group <= 12));
+        ck_assert((i == 1) == (info.subgroups != CLS_SUBGROUPS_NONE));
+    }
+    test_subgroups(CLS_SUBGROUPS_NONE);
+}
+END_TEST
+
 /* What cannot be had is refused with its reason. */
 START_TEST(refused)
 {
@@ -237,15 +155,13 @@ START_TEST(refused)
 }
 END_TEST
 
-int main(int argc, char **argv)
+int main(void)
 {
-    fixture_random(CLS_FEATURE_FORCED);
-    all = argc > 1 && strcmp(argv[1], "all") == 0;
     fixture_begin(ON_DEVICES);
     add_test(spread);
     add_device_test(refused);
     add_device_test(wrong_subgroups);
-    add_device_test(same_tokens);
+    add_device_test(chosen);
     add_device_test(finite_math);
     return fixture_end();
 }

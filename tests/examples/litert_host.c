@@ -6,13 +6,10 @@
  *     litert_host hidden     in a program that exports no serializer: creating is refused
  *
  * Exits 77 if there is no device. */
-#define CL_TARGET_OPENCL_VERSION 120
-#include "clsample.h"
+#include "../../examples/opencl.h"
 #include "litert.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define VOCAB 1003
@@ -122,11 +119,6 @@ static void begin_reference(void)
         CHECK(cls_slot_begin(reference, (uint32_t)params.stream, &params, NULL, 0, NULL, 0) == 0);
 }
 
-static cls_buffer host(void *data, size_t size)
-{
-    return (cls_buffer){.pointer = data, .size = size, .kind = CLS_BUFFER_HOST};
-}
-
 /* Draws tokens by the plug-in and on the host, where a request goes on after a stop id. */
 static void steps(void *sampler, bool on_device, int count)
 {
@@ -144,12 +136,12 @@ static void steps(void *sampler, bool on_device, int count)
     cls_step step;
     cls_outputs_init(&outputs);
     outputs.logprob_kind = CLS_LOGPROB_FINAL;
-    outputs.logprobs = host(logprobs, sizeof logprobs);
+    outputs.logprobs = host_memory(logprobs, sizeof logprobs);
     cls_step_init(&step);
     step.rows = step.logits_rows = ROWS;
-    step.logits.values = host(logits, sizeof logits);
-    step.tokens = host(tokens, sizeof tokens);
-    step.status = host(status, sizeof status);
+    step.logits.values = host_memory(logits, sizeof logits);
+    step.tokens = host_memory(tokens, sizeof tokens);
+    step.status = host_memory(status, sizeof status);
     step.outputs = &outputs;
     for (int i = 0; i < count; i++) {
         for (int n = 0; n < ROWS * VOCAB; n++) {
@@ -241,36 +233,17 @@ static void sessions(void)
     LiteRtTopKOpenClSampler_Destroy(sampler);
 }
 
-static void open_device(void)
-{
-    cl_platform_id platforms[16];
-    cl_device_id device;
-    cl_uint n = 0;
-    cls_device_info info;
-    cls_device_info_init(&info);
-    clGetPlatformIDs(16, platforms, &n);
-    for (cl_uint i = 0; i < n && i < 16 && queue == NULL; i++) {
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) != CL_SUCCESS ||
-            cls_device_query(device, NULL, &info) != CLS_OK)
-            continue;
-        cl_context const cl = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
-        queue = clCreateCommandQueue(cl, device, 0, NULL);
-        logits_mem = clCreateBuffer(cl, CL_MEM_READ_WRITE, sizeof logits, NULL, NULL);
-        option_values[LITERT_CL_PLATFORM] = platforms[i];
-        option_values[LITERT_CL_DEVICE] = device;
-        option_values[LITERT_CL_CONTEXT] = cl;
-        option_values[LITERT_CL_QUEUE] = queue;
-    }
-}
-
 int main(int argc, char **argv)
 {
     void *none;
     cls_context *context;
     cls_sampler_options o;
-    open_device();
-    if (queue == NULL)
-        return 77;
+    opencl device = opencl_open();
+    queue = device.queue;
+    logits_mem = opencl_buffer(&device, sizeof logits);
+    option_values[LITERT_CL_DEVICE] = device.device;
+    option_values[LITERT_CL_CONTEXT] = device.context;
+    option_values[LITERT_CL_QUEUE] = queue;
     if (argc > 1 && strcmp(argv[1], "hidden") == 0)
         return !refused(created(&none), LITERT_UNAVAILABLE,
                         "does not export MessageLite::SerializeToArray()");
@@ -291,5 +264,7 @@ int main(int argc, char **argv)
     file();
     cls_sampler_destroy(reference);
     cls_context_destroy(context);
+    clReleaseMemObject(logits_mem);
+    opencl_close(&device);
     return 0;
 }

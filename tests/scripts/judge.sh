@@ -24,11 +24,18 @@ judge() {
     fi
 }
 
-for text in slots verify steps history outputs chains; do
+for text in slots verify steps history outputs chains budgets; do
     judge "$text" "$hooked" judge "$here/$text.run" --seeds $seeds
 done
 judge "by hand" "$hooked" judge "$here/calls.run" "$here/forced.run" "$here/accept.run" \
-    "$here/saved.run" "$here/drafts.run" "$here/budgets.run"
+    "$here/saved.run" "$here/drafts.run"
+moved=
+for text in slots verify accept forced history modes grammar saved budgets; do
+    moved="$moved $here/$text.run"
+done
+# shellcheck disable=SC2086 # a list of files
+judge "slots that are saved and loaded between the calls" "$CLSAMPLE" run $moved \
+    --sides host-moved --seeds 3
 devices=$("$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
 for device in $devices; do
     for text in slots verify calls forced accept shards; do

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A model of a slot: a request as a plain list of its tokens. The model determines which tokens
- * count for penalties and passes only these to cls_host_sample(), without window, stops, thinking
+ * count for penalties and passes only these to one_sample(), without window, stops, thinking
  * budget, forced ids or loop stop. It does not depend on how the library stores a slot. */
 #ifndef TESTS_MODEL_H
 #define TESTS_MODEL_H
@@ -53,7 +53,7 @@ bool model_can_tell(const model *m);
 
 /* Computes the request's next token and status, and, unless it is NULL, the probabilities [vocab]
  * of the row. The row has the inputs and the position; its request is left out. */
-void model_next(const model *m, const cls_host_row *inputs, float *probs, int32_t *token,
+void model_next(const model *m, const one_row *inputs, float *probs, int32_t *token,
                 int32_t *status);
 
 /* Describes the request for messages, in static memory. */

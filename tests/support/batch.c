@@ -84,17 +84,22 @@ void batch_free(batch *b)
     free(b);
 }
 
+void batch_values(batch *b, uint32_t row, const float *values)
+{
+    const size_t size = dtype_size(b->dtype);
+    for (uint32_t i = 0; i < b->vocab; i++) {
+        unsigned char *const at = b->data + b->offset + ((size_t)row * b->stride + i) * size;
+        dtype_encode(b->dtype, values[i], at);
+        b->values[(size_t)row * b->vocab + i] = dtype_decode(b->dtype, at);
+    }
+}
+
 void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
 {
     float *const values = b->values + (size_t)row * b->vocab;
-    unsigned char *const data =
-        b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     b->kind[row] = kind;
     row_fill(kind, values, b->vocab, seed);
-    for (uint32_t i = 0; i < b->vocab; i++) {
-        dtype_encode(b->dtype, values[i], data + i * dtype_size(b->dtype));
-        values[i] = dtype_decode(b->dtype, data + i * dtype_size(b->dtype));
-    }
+    batch_values(b, row, values);
     cls_params_init(&b->params[row]);
     b->params[row].seed = seed;
     b->params[row].position = row;
@@ -124,31 +129,6 @@ void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width)
             ((uint32_t *)b->mask)[i] |= (uint32_t)(rng_below(r, 100) < percent) << bit;
 }
 
-batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
-                  size_t offset)
-{
-    batch *const c = batch_new(rows, b->vocab, dtype, stride, offset);
-    const size_t size = dtype_size(dtype);
-    c->keep = b->keep;
-    c->biased = b->biased;
-    c->history = b->history;
-    for (uint32_t row = 0; row < rows; row++) {
-        const uint32_t from = which ? which[row] : row;
-        const float *const values = b->values + (size_t)from * b->vocab;
-        memcpy(c->values + (size_t)row * c->vocab, values, c->vocab * sizeof *values);
-        for (uint32_t i = 0; i < c->vocab; i++)
-            dtype_encode(dtype, values[i],
-                         c->data + c->offset + ((size_t)row * c->stride + i) * size);
-        c->kind[row] = b->kind[from];
-        request_take(c, row, b, from);
-        memcpy(c->adjusted + (size_t)row * c->vocab, b->adjusted + (size_t)from * b->vocab,
-               c->vocab * sizeof(float));
-        c->trace[row] = b->trace[from];
-        c->host[row] = b->host[from];
-    }
-    return c;
-}
-
 void batch_inputs(const batch *b, device *d, cls_step *step)
 {
     if (b->mask) {
@@ -169,13 +149,13 @@ void batch_inputs(const batch *b, device *d, cls_step *step)
         step->random_bits.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
 }
 
-cls_host_row batch_host_row(const batch *b, uint32_t row)
+one_row batch_host_row(const batch *b, uint32_t row)
 {
     const tokens *const t = &b->tokens[row];
     const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row,
                   bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
-    cls_host_row h;
-    cls_host_row_init(&h);
+    one_row h;
+    one_row_init(&h);
     h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     h.dtype = b->dtype;
     h.vocab = b->vocab;
@@ -208,7 +188,7 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
 void batch_reference(batch *b)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
-        const cls_host_row h = batch_host_row(b, row);
+        const one_row h = batch_host_row(b, row);
         must(cls_reference(&h, &b->trace[row], &b->host[row]));
         request_adjust(&h, b->adjusted + (size_t)row * b->vocab);
     }
@@ -261,10 +241,10 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
     if (is_greedy(b, row) || trace->mass == 0)
         return trace->token;
     if (adapts || p->infill) { /* the weights or the set differ, so any number will do */
-        cls_host_row h = batch_host_row(b, row);
+        one_row h = batch_host_row(b, row);
         b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;
         h.random_bits = &b->random[row];
-        const cls_host_result result = host_result(&h);
+        const one_result result = host_result(&h);
         return result.token;
     }
     const float scale = trace->scale;
@@ -428,7 +408,7 @@ void batch_equal(const batch *b, const char *where)
         const int infill = b->params[row].infill && !is_greedy(b, row) &&
                            b->params[row].mirostat == 0 && !(b->host[row].status & CLS_ROW_FORCED);
         if (infill && b->host[row].token >= 0) {
-            const cls_host_row h = batch_host_row(b, row);
+            const one_row h = batch_host_row(b, row);
             const uint32_t left = oracle_left_for_infill(&h);
             const uint32_t most =
                 b->shortlist < ORACLE_INFILL_MOST ? b->shortlist : ORACLE_INFILL_MOST;

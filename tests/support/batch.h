@@ -53,7 +53,7 @@ typedef struct batch {
     uint32_t n_lists;
 
     cls_row *trace; /* the reference's results */
-    cls_host_result *host;
+    one_result *host;
 
     cls_row *device_trace;
     int32_t *token, *status; /* the device's results */
@@ -67,6 +67,8 @@ void batch_free(batch *b);
 
 /* Fills a row. Its parameters become the defaults, with a seed derived from `seed`. */
 void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed);
+/* Stores values [vocab] in a row. */
+void batch_values(batch *b, uint32_t row, const float *values);
 /* Fills all rows with random kinds, and parameters that are often at the edges of their ranges. */
 void batch_random(batch *b, rng *r);
 /* Sets a random chain and random parameters, except those that need the request's tokens. */
@@ -79,21 +81,16 @@ void params_infill(cls_params *p, uint32_t vocab, rng *r);
 /* Creates masks that allow `percent` percent of the tokens. width: elements of a mask; 0: enough
  * for the whole vocabulary. */
 void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
-/* Copies rows of a batch and their reference results into a new batch with another order (which;
- * NULL: the first rows) and layout. The type must represent all values exactly. Masks and dense
- * biases are not copied. */
-batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
-                  size_t offset);
 
 /* Creates the buffers of the batch's masks, dense biases and random bits for a step. */
 void batch_inputs(const batch *b, device *d, cls_step *step);
 
 /* Returns one row's input for the reference. */
-cls_host_row batch_host_row(const batch *b, uint32_t row);
+one_row batch_host_row(const batch *b, uint32_t row);
 /* Samples all rows by the reference into b->host and b->trace. */
 void batch_reference(batch *b);
 
-/* Samples a row by cls_host_sample() into b->host. Fails unless the oracle agrees on the set, the
+/* Samples a row by one_sample() into b->host. Fails unless the oracle agrees on the set, the
  * probabilities, the log-probabilities and the adaptive state. Returns 0 if the oracle could not
  * decide. */
 int batch_against_oracle(batch *b, uint32_t row);
@@ -127,8 +124,5 @@ void request_start(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t 
 void request_force(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot);
 /* Removes the first n of the forced ids, which the output has now. */
 void request_forced(tokens *t, uint32_t n);
-
-/* Copies a row's parameters and tokens from a row of another batch. */
-void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row);
 
 #endif

@@ -18,21 +18,10 @@ void bench_close(bench *b)
     release_buffers(b->step.logits.values.buffer, b->step.tokens.buffer);
 }
 
-void bench_logits(bench *b, const float *logits, uint32_t n)
-{
-    must_cl(clEnqueueWriteBuffer(b->d->queue, b->step.logits.values.buffer, CL_TRUE, 0,
-                                 (size_t)n * b->vocab * sizeof *logits, logits, 0, NULL, NULL));
-}
-
 void bench_step(bench *b)
 {
-    must(cls_sample(b->sampler, b->d->queue, &b->step, 0, NULL, NULL));
-    bench_read(b);
-}
-
-void bench_read(bench *b)
-{
     int32_t out[2][BENCH_ROWS];
+    must(cls_sample(b->sampler, b->d->queue, &b->step, 0, NULL, NULL));
     buffer_read(b->d, b->step.tokens.buffer, sizeof out, out);
     memcpy(b->token, out[0], sizeof b->token);
     memcpy(b->status, out[1], sizeof b->status);

@@ -20,11 +20,8 @@ typedef struct bench {
 bench bench_open(device *d, const cls_sampler_options *o, const float *logits);
 void bench_close(bench *b);
 
-/* Writes rows of logits [n, vocab], from the first row on. */
-void bench_logits(bench *b, const float *logits, uint32_t n);
-/* Makes the step, and reads the tokens and statuses; bench_read() reads those of the last step. */
+/* Makes the step, and reads the tokens and statuses. */
 void bench_step(bench *b);
-void bench_read(bench *b);
 /* Makes a step of the first row alone, for this slot. */
 void bench_row(bench *b, int32_t slot);
 

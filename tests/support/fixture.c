@@ -191,13 +191,13 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
 
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
 {
-    cls_host_row row;
-    cls_host_result result = {.probs = probs};
-    cls_host_row_init(&row);
+    one_row row;
+    one_result result = {.probs = probs};
+    one_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
     row.params = p;
-    must(cls_host_sample(&row, &result));
+    must(one_sample(&row, &result));
     return result.kept_count;
 }
 
@@ -214,28 +214,6 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
     if (slots != NULL)
         call.slots = *slots;
     return cls_accept(sampler, queue, &call, n_wait, wait, done);
-}
-
-unsigned char *slot_saved(cls_sampler *sampler, cl_command_queue queue, uint32_t slot, size_t *size)
-{
-    must(cls_slot_save(sampler, queue, slot, NULL, size));
-    size_t again = *size;
-    unsigned char *const bytes = must_malloc(*size);
-    must(cls_slot_save(sampler, queue, slot, bytes, &again));
-    ck_assert_uint_eq(again, *size);
-    return bytes;
-}
-
-int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_sampler *b,
-                   uint32_t slot_b)
-{
-    size_t size, other;
-    unsigned char *const first = slot_saved(a, queue, slot_a, &size);
-    unsigned char *const second = slot_saved(b, queue, slot_b, &other);
-    const int is = size == other && memcmp(first, second, size) == 0;
-    free(first);
-    free(second);
-    return is;
 }
 
 static void read_shape(void)
@@ -312,14 +290,4 @@ int fixture_end(void)
         return 77;
     }
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
-
-/* FNV-1a of Fowler, Noll and Vo. */
-void fixture_put_checksum(unsigned char *bytes, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ bytes[i]) * 0x100000001b3u;
-    for (int i = 0; i < 8; i++)
-        bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
 }

@@ -116,11 +116,11 @@ cls_params default_params(void);
 cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots);
 cls_context_options default_context_options(void);
 cls_step default_step(uint32_t rows, cl_mem logits);
-cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
+one_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
 
 /* Return what a context says of itself, and the result of a row that must be sampled. */
 cls_device_info context_info(const cls_context *context);
-cls_host_result host_result(const cls_host_row *row);
+one_result host_result(const one_row *row);
 
 /* Sets fields of parameters, such as "top_k=3 top_p=0.5 stages=top-p,top-k" names them. A value
  * with a point is a float. */
@@ -134,14 +134,6 @@ uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *
 cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t rows,
                        uint32_t per_row, const cls_ints *tokens, const cls_ints *slots,
                        cl_uint n_wait, const cl_event *wait, cl_event *done);
-
-/* Saves a slot. The caller frees the bytes, whose number is stored in *size. */
-unsigned char *slot_saved(cls_sampler *sampler, cl_command_queue queue, uint32_t slot,
-                          size_t *size);
-
-/* Returns whether two slots are saved as the same bytes. */
-int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_sampler *b,
-                   uint32_t slot_b);
 
 /* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
@@ -170,8 +162,5 @@ TCase *fixture_case(const char *name);
 /* Runs the tests in this process and returns the exit status for main(): 77 (skipped) if they need
  * a device and there is none. */
 int fixture_end(void);
-
-/* Writes the checksum that saved slots end with behind their n bytes. */
-void fixture_put_checksum(unsigned char *bytes, size_t n);
 
 #endif

@@ -4,19 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-void cls_host_row_init(cls_host_row *row) { *row = (cls_host_row){.invalid_token = -1}; }
+void one_row_init(one_row *row) { *row = (one_row){.invalid_token = -1}; }
 
-void cls_host_drafts_init(cls_host_drafts *drafts)
+void one_drafts_init(one_drafts *drafts)
 {
-    *drafts = (cls_host_drafts){.epsilon = 0.09f, .delta = 0.3f};
+    *drafts = (one_drafts){.epsilon = 0.09f, .delta = 0.3f};
 }
 
-void cls_host_text_init(cls_host_text *text)
-{
-    *text = (cls_host_text){.vocab = CLS_MAX_VOCAB, .min_n = 2, .max_n = 8, .fill = -1};
-}
-
-static uint32_t layout_of(const cls_host_row *row)
+static uint32_t layout_of(const one_row *row)
 {
     uint64_t length = (uint64_t)row->prompt_count + row->output_count + CLS_MAX_DRAFTS + 1;
     uint64_t history = row->max_history != 0 ? row->max_history : length;
@@ -27,9 +22,18 @@ static uint32_t layout_of(const cls_host_row *row)
     return CLS_LAYOUT(CLS_COUNTS_ALL, history, length < CLS_MAX_HISTORY ? length : CLS_MAX_HISTORY);
 }
 
-cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
+static void append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t mark)
 {
-    cls_host_row *const row = &w->row;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t entry = (uint32_t)ids[i] | mark;
+        if (ids[i] >= 0 && (uint32_t)ids[i] < h->vocab)
+            cls_host_slot_append(h, &entry, 1);
+    }
+}
+
+cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
+{
+    one_row *const row = &w->row;
     cls_slot slot;
     memset(w, 0, sizeof *w);
     *row = *callers;
@@ -38,9 +42,9 @@ cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
     if (row->mask_width == 0)
         row->mask_width = row->mask_kind == CLS_MASK_BOOL ? row->vocab : (row->vocab + 31) / 32;
     if (status == CLS_OK)
-        status = cls_slot_from_params(row->params, row->vocab, &slot);
-    if (status == CLS_OK)
         status = cls_params_read(row->params, &w->params);
+    if (status == CLS_OK)
+        status = cls_slot_from_params(&w->params, row->vocab, &slot);
     if (status != CLS_OK)
         return status;
     const cls_ids *const allowed = &w->params.allowed_ids, *const stop = &w->params.stop_ids;
@@ -74,8 +78,8 @@ cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
     }
     cls_host_slot *const h = w->host->slot;
     cls_host_slot_begin(h, &slot, &w->params);
-    cls_host_slot_append(h, row->prompt, row->prompt_count, 0);
-    cls_host_slot_append(h, row->output, row->output_count, CLS_ENTRY_OUTPUT);
+    append(h, row->prompt, row->prompt_count, 0);
+    append(h, row->output, row->output_count, CLS_ENTRY_OUTPUT);
     cls_host_slot_check(h);
     cls_host_slot_force(h, row->forced_ids, row->forced_count);
     if (from->begun != 0)
@@ -96,9 +100,9 @@ cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
 }
 
 /* Writes the outputs of a row that was sampled to its result. */
-static void write_result(cls_stateless *w, cls_host_result *result)
+static void write_result(cls_stateless *w, one_result *result)
 {
-    cls_scratch *const row = &w->host->row;
+    cls_sampled *const row = &w->host->row;
     cls_row_outputs out = {
         .set = result->kept_capacity, .wants_set = result->kept_capacity != 0, .raw = 0};
     out.at[CLS_OUT_LOGPROBS] = &result->logprob_final;
@@ -115,13 +119,13 @@ static void write_result(cls_stateless *w, cls_host_result *result)
     result->status = (int32_t)row->trace.status;
 }
 
-cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
+cls_status cls_reference(const one_row *callers, cls_row *trace, one_result *result)
 {
     cls_stateless w;
     cls_status status = cls_stateless_open(&w, callers);
     if (status == CLS_OK) {
         cls_host_slot *const h = w.host->slot;
-        cls_scratch_run(&w.host->row, h, &w.in, 1);
+        cls_sampled_run(&w.host->row, h, &w.in, 1);
         *trace = w.host->row.trace;
         write_result(&w, result);
         if (!trace->no_token || trace->forced)
@@ -133,14 +137,14 @@ cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_r
     return status;
 }
 
-cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
+cls_status one_sample(const one_row *row, one_result *result)
 {
     cls_row trace;
     return cls_reference(row, &trace, result);
 }
 
 /* Sets the strides that are 0. */
-static void set_strides(cls_host_drafts *d, const cls_host_row *row)
+static void set_strides(one_drafts *d, const one_row *row)
 {
     const struct {
         uint64_t *stride, width;
@@ -155,12 +159,12 @@ static void set_strides(cls_host_drafts *d, const cls_host_row *row)
 }
 
 /* Reports on the tokens and the places behind them. */
-static void report_verified(cls_stateless *w, const cls_host_drafts *d)
+static void report_verified(cls_stateless *w, const one_drafts *d)
 {
     cls_verification *const v = &w->host->verification;
     cls_verification_begin_report(v);
     for (uint32_t i = 0; i <= d->draft_count; i++) {
-        cls_host_result result = {
+        one_result result = {
             .kept_capacity = d->kept_capacity,
             .kept_ids = d->kept_ids != NULL ? d->kept_ids + (size_t)i * d->kept_capacity : NULL};
         const int has_token = cls_verification_report(v, i);
@@ -184,7 +188,7 @@ static void report_verified(cls_stateless *w, const cls_host_drafts *d)
     }
 }
 
-static cls_status verify_host(cls_stateless *w, const cls_host_drafts *d, cls_host_verified *result)
+static cls_status verify_host(cls_stateless *w, const one_drafts *d, one_verified *result)
 {
     const uint32_t n = d->draft_count;
     cls_verification *const v = &w->host->verification;
@@ -236,9 +240,9 @@ static cls_status verify_host(cls_stateless *w, const cls_host_drafts *d, cls_ho
     return CLS_OK;
 }
 
-cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *result)
+cls_status one_verify(const one_drafts *drafts, one_verified *result)
 {
-    cls_host_drafts d = *drafts;
+    one_drafts d = *drafts;
     cls_stateless w;
     cls_status status = cls_stateless_open(&w, d.row);
     set_strides(&d, &w.row);
@@ -246,22 +250,4 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *res
         status = verify_host(&w, &d, result);
     cls_host_destroy(w.host);
     return status;
-}
-
-cls_status cls_host_draft(const cls_host_text *t, int32_t *draft_ids, int32_t *count)
-{
-    int32_t *const text = malloc(((size_t)t->token_count + 1) * sizeof *text);
-    if (text == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a text");
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->token_count; i++)
-        if (t->tokens[i] >= 0 && (uint32_t)t->tokens[i] < t->vocab)
-            text[n++] = t->tokens[i];
-    const uint32_t kept = t->max_history != 0 && t->max_history < n ? t->max_history : n;
-    const cls_draft_call call = {.k = t->k, .min_n = t->min_n, .max_n = t->max_n, .fill = t->fill};
-    const uint32_t found = cls_lookup(&call, text + (n - kept), kept, draft_ids, 1);
-    if (count != NULL)
-        *count = (int32_t)found;
-    free(text);
-    return CLS_OK;
 }

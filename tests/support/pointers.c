@@ -103,19 +103,3 @@ void pointers_read(const pointers *p, cl_mem of, size_t size, void *out)
     ck_assert(i < p->n && size <= p->copy[i].size);
     must_cl(p->calls.copy(p->d->queue, CL_TRUE, out, p->copy[i].at, size, 0, NULL, NULL));
 }
-
-void pointers_equal(const pointers *p, const char *where)
-{
-    for (uint32_t i = 0; i < p->n; i++) {
-        const size_t size = p->copy[i].size;
-        unsigned char *const a = must_malloc(size), *const b = must_malloc(size);
-        buffer_read(p->d, p->copy[i].of, size, a);
-        pointers_read(p, p->copy[i].of, size, b);
-        for (size_t k = 0; k < size; k++)
-            ck_assert_msg(a[k] == b[k],
-                          "%s: buffer %u: byte %zu of %zu is %u by the pointer, not %u", where, i,
-                          k, size, b[k], a[k]);
-        free(a);
-        free(b);
-    }
-}

@@ -28,9 +28,6 @@ void pointers_close(pointers *p);
  * once. An absent buffer stays absent. */
 cls_buffer pointers_to(pointers *p, cls_buffer of);
 
-/* Fails unless each copy has the bytes of its buffer. */
-void pointers_equal(const pointers *p, const char *where);
-
 /* Reads the bytes of the copy of a buffer. */
 void pointers_read(const pointers *p, cl_mem of, size_t size, void *out);
 

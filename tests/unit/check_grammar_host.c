@@ -2,8 +2,8 @@
 /* Proves grammars on the host: what cls_grammar_create() refuses, and in which words; that the
  * table of classes says the same as the arrays that it was made from, for random automata, whose
  * digests differ if and only if the automata do, and for every automaton of two states over at most
- * four ids, in some of which no id shares its class and none ends the text; and, by hand, what rows
- * draw that think or have min_tokens. */
+ * four ids, in some of which no id shares its class and none ends the text. What rows draw is in
+ * grammar.run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,110 +240,6 @@ START_TEST(calls)
 }
 END_TEST
 
-/* Expects the ids that a row may draw, as digits, and of one of them whether it ends the request.
- */
-static void expect_ids(const cls_params *p, const int32_t *prompt, uint32_t n_prompt,
-                       const int32_t *output, uint32_t n_output, const char *expected, int32_t id,
-                       int32_t status)
-{
-    float x[8] = {0.0f}, probs[8];
-    char got[9] = "";
-    size_t n = 0;
-    cls_host_row row = host_row(x, 8, p);
-    cls_host_result result = {.probs = probs};
-    row.prompt = prompt;
-    row.prompt_count = n_prompt;
-    row.output = output;
-    row.output_count = n_output;
-    must(cls_host_sample(&row, &result));
-    for (int i = 0; i < 8; i++)
-        if (probs[i] > 0.0f)
-            got[n++] = (char)('0' + i);
-    ck_assert_str_eq(got, expected);
-    if (n == 0)
-        ck_assert_int_eq(result.status, CLS_ROW_EMPTY);
-    if (id < 0)
-        return;
-    row.forced_ids = &id;
-    row.forced_count = 1;
-    must(cls_host_sample(&row, &result));
-    ck_assert_int_eq(result.token, id);
-    ck_assert_int_eq(result.status, status | CLS_ROW_FORCED);
-}
-
-/* With a grammar only prompt begins the thinking. */
-START_TEST(thinking)
-{
-    static const int32_t start[] = {1, 2}, end[] = {5}, text[] = {1, 2, 5, 1, 2};
-    cls_grammar_options o = small_options();
-    cls_grammar *g;
-    cls_params p;
-    must(cls_grammar_create(&o, &g));
-    cls_params_init(&p);
-    p.grammar = g;
-    p.thinking_start = (cls_ids){start, 2};
-    p.thinking_end = (cls_ids){end, 1};
-    expect_ids(&p, NULL, 0, text, 2, "7", 7, CLS_ROW_STOPPED);
-    expect_ids(&p, text, 1, text, 2, "7", -1, 0);
-    expect_ids(&p, text, 2, NULL, 0, "01234567", 7, 0);
-    expect_ids(&p, text, 2, text + 2, 2, "23", 2, 0);
-    expect_ids(&p, text, 2, text + 2, 3, "7", 7, CLS_ROW_STOPPED);
-    expect_ids(&p, text, 1, text + 1, 1, "", -1, 0); /* the grammar forbids the 2, and is left */
-    p.thinking_start = (cls_ids){NULL, 0};
-    expect_ids(&p, NULL, 0, text, 2, "01234567", 7, 0);
-    expect_ids(&p, NULL, 0, text, 3, "1", -1, 0);
-    p.thinking_start = (cls_ids){start, 2};
-    p.thinking_forced = (cls_ids){end, 1};
-    p.grammar = NULL; /* without a grammar output begins it, too: the budget is used up */
-    expect_ids(&p, NULL, 0, text, 2, "01234567", 5, 0);
-    cls_grammar_destroy(g);
-}
-END_TEST
-
-/* 0 -1-> 1 -2-> 2, 1 -3-> 3 -4-> 2; 2 and 3 are final. */
-START_TEST(before_min_tokens)
-{
-    static const uint64_t offsets_of[] = {0, 1, 3, 3, 4};
-    static const int32_t some[] = {1, 2, 3, 4}, seven[] = {7, 4}, four[] = {4}, text[] = {1, 2},
-                         other[] = {1, 3, 4}, left[] = {1, 2, 4}, listed[] = {0, 7},
-                         both[] = {4, 7}, none[] = {0, 1};
-    static const uint32_t next_of[] = {1, 2, 3, 2};
-    static const uint8_t final_of[] = {0, 0, 1, 1};
-    cls_grammar_options o = small_options();
-    cls_grammar *g;
-    cls_params p;
-    o.states = 4;
-    o.offsets = offsets_of;
-    o.ids = some;
-    o.next = next_of;
-    o.final_states = final_of;
-    must(cls_grammar_create(&o, &g));
-    cls_params_init(&p);
-    p.grammar = g;
-    p.stop_ids = (cls_ids){seven, 1};
-    p.min_tokens = 9;
-    expect_ids(&p, NULL, 0, text, 2, "7", 7, CLS_ROW_STOPPED); /* the end is all that is left */
-    expect_ids(&p, NULL, 0, other, 2, "4", 7, CLS_ROW_STOPPED);
-    expect_ids(&p, NULL, 0, other, 3, "7", 7, CLS_ROW_STOPPED);
-    p.allowed_ids = (cls_ids){listed, 2};
-    expect_ids(&p, NULL, 0, other, 2, "7", 7, CLS_ROW_STOPPED);
-    p.allowed_ids = (cls_ids){both, 2};
-    expect_ids(&p, NULL, 0, other, 2, "4", 4, 0);
-    p.allowed_ids = (cls_ids){none, 2}; /* nothing is left, and no stop id ends anything */
-    p.stop_ids = (cls_ids){four, 1};
-    expect_ids(&p, NULL, 0, other, 2, "", 4, 0);
-    p.allowed_ids = (cls_ids){NULL, 0};
-    expect_ids(&p, NULL, 0, other, 2, "47", 4, CLS_ROW_STOPPED); /* an end and a stop id */
-    expect_ids(&p, NULL, 0, text, 1, "23", 2, 0);
-    p.stop_ids = (cls_ids){seven, 2};
-    expect_ids(&p, NULL, 0, other, 2, "47", 4, CLS_ROW_STOPPED);
-    expect_ids(&p, NULL, 0, left, 3, "", -1, 0); /* state 2 does not allow the stop id 4 */
-    p.min_tokens = 3;
-    expect_ids(&p, NULL, 0, other, 2, "47", 7, CLS_ROW_STOPPED);
-    cls_grammar_destroy(g);
-}
-END_TEST
-
 int main(void)
 {
     fixture_begin(ON_HOST);
@@ -351,7 +247,5 @@ int main(void)
     add_test(every_small_one);
     add_test(refusals);
     add_test(calls);
-    add_test(thinking);
-    add_test(before_min_tokens);
     return fixture_end();
 }

@@ -53,7 +53,7 @@ START_TEST(ngrams_of_ocr_models)
         const uint32_t banned =
             banned_by_processor(output, (int32_t)e.row.output_count, (int32_t)e.p.no_repeat_ngram,
                                 (int32_t)e.p.ngram_window, whitelist);
-        must(cls_host_sample(&e.row, &e.result));
+        must(one_sample(&e.row, &e.result));
         for (uint32_t id = 0; id < 10; id++)
             ck_assert_msg((e.probs[id] == 0.0f) == (banned >> id & 1u), "row %u: token %u is %s", n,
                           id, e.probs[id] == 0.0f ? "banned" : "not banned");
@@ -63,7 +63,7 @@ START_TEST(ngrams_of_ocr_models)
 }
 END_TEST
 
-/* Lists without an array, which no text can have. */
+/* Lists without an array, and numbers that have names in a text. */
 START_TEST(null_lists)
 {
     const cls_ids null[] = {{NULL, 2}};
@@ -74,6 +74,16 @@ START_TEST(null_lists)
     p.bad_words = (cls_sequences){null, 1};
     must_refuse(cls_params_check(&p, 100), "params->bad_words.sequences[0].ids is NULL");
     cls_params_init(&p);
+    must(cls_params_check(&p, 1048576));
+    must_refuse(cls_params_check(&p, 0), "vocab");
+    must_refuse(cls_params_check(&p, 1048577), "vocab");
+    must_refuse_with(p, chain, -1, cls_params_check(&p, 100), "chain");
+    must_refuse_with(p, chain, 4, cls_params_check(&p, 100), "chain");
+    must_refuse_with(p, struct_size, 0, cls_params_check(&p, 100), "struct_size");
+    must_refuse_with(p, penalty_scope, -1, cls_params_check(&p, 100), "penalty_scope");
+    must_refuse_with(p, penalty_scope, 2, cls_params_check(&p, 100), "penalty_scope");
+    must_refuse_with(p, logit_bias.count, 1, cls_params_check(&p, 100), "logit_bias");
+    must_refuse_with(p, stop_ids.count, 1, cls_params_check(&p, 100), "stop_ids");
     p.allowed_ids.count = 3;
     must_refuse(cls_params_check(&p, 100),
                 "params->allowed_ids.count is 3, but params->allowed_ids.ids is NULL");

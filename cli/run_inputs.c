@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: MIT */
+/* What calls of clsample run read and write: maps, logits, masks, biases and outputs. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+/* ------------------------------------------------------------------------ maps */
+
+run_map run_map_read(const run_statement *s, const char *key, uint32_t rows)
+{
+    const char *const text = run_find(s, key);
+    run_map m = {.value = NULL};
+    uint32_t n;
+    if (text == NULL)
+        return m;
+    m.on_device = *text == '@';
+    m.value = run_numbers(s, key, text + m.on_device, &n);
+    if (n < rows)
+        run_die(s, "%s has %" PRIu32 " numbers for %" PRIu32 " rows", key, n, rows);
+    return m;
+}
+
+cls_ints run_map_put(run_side *side, const run_map *m, uint32_t first, uint32_t n)
+{
+    cls_ints ints = {.host = NULL};
+    if (m->value == NULL)
+        return ints;
+    if (m->on_device)
+        ints.device = run_buffer(side, m->value + first, n * sizeof *m->value);
+    else
+        ints.host = run_passing(side, m->value + first, n * sizeof *m->value);
+    return ints;
+}
+
+void *run_turned(const void *data, uint32_t rows, size_t row)
+{
+    char *const to = cli_alloc((size_t)rows * row, 1);
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(to + i * row, (const char *)data + (rows - 1 - i) * row, row);
+    return to;
+}
+
+void run_map_turn(run_map *m, uint32_t rows)
+{
+    if (m->value != NULL)
+        m->value = run_turned(m->value, rows, sizeof *m->value);
+}
+
+uint32_t run_rows_of(const run_statement *s, const char *key, uint32_t absent)
+{
+    const char *const slots = run_find(s, "slots");
+    if (slots != NULL)
+        run_numbers(s, "slots", slots + (*slots == '@'), &absent);
+    return (uint32_t)run_number(s, key, absent);
+}
+
+void run_place_slots(const run_side *side, run_map *slots, uint32_t rows)
+{
+    if (side->way != RUN_PERMUTED)
+        return;
+    const bool absent = slots->value == NULL;
+    int32_t *const placed = cli_alloc(rows, sizeof *placed);
+    for (uint32_t i = 0; i < rows; i++)
+        placed[i] = run_slot(side, absent ? (int32_t)i : slots->value[i]);
+    slots->value = placed;
+}
+
+/* --------------------------------------------------------------------- inputs */
+
+static int32_t dtype_of(const run_statement *s, const char *key, int32_t absent)
+{
+    const char *const text = run_find(s, key);
+    for (int32_t d = 0; text != NULL && d < 3; d++)
+        if (strcmp(text, dtype_names[d]) == 0)
+            return d;
+    if (text != NULL)
+        run_die(s, "%s=%.40s is none of f32, f16 and bf16", key, text);
+    return absent;
+}
+
+void *run_rows_by_hand(const run_statement *s, const char *key, const char *text, uint32_t rows,
+                       uint32_t vocab, int32_t dtype)
+{
+    const char *list = NULL, *tokens = NULL;
+    const size_t size = dtype_size(dtype);
+    uint32_t count = 0, width = vocab;
+    if (text == NULL) {
+        list = run_find(s, "list");
+        tokens = run_find(s, "tokens");
+    } else if (strncmp(text, "list:", 5) == 0) {
+        list = text + 5;
+    } else if (strncmp(text, "tokens:", 7) == 0) {
+        tokens = text + 7;
+    }
+    if (list == NULL && tokens == NULL)
+        return NULL;
+    const double *const x = list != NULL ? run_rows(s, key, list, rows, &width, -INFINITY) : NULL;
+    const int32_t *const top = list == NULL ? run_numbers(s, key, tokens, &count) : NULL;
+    if (list == NULL && count < 1)
+        run_die(s, "%s: there are no tokens", key);
+    char *const to = cli_alloc((size_t)rows * vocab, size);
+    for (size_t i = 0; i < (size_t)rows * vocab; i++)
+        dtype_encode(dtype,
+                     x != NULL ? (float)x[i]
+                               : (float)(top[i / vocab % count] == (int32_t)(i % vocab)),
+                     to + i * size);
+    return to;
+}
+
+/* Sets what an array of a file, or made from words, has. */
+static void take(run_inputs *in, cli_input what, const void *data, int32_t type, uint32_t width)
+{
+    cli_array *const a = &in->of[what];
+    memcpy(&a->data, &data, sizeof data);
+    a->type = type;
+    a->width = width;
+    a->size = what != CLI_MASK ? dtype_size(type) : type == CLS_MASK_BOOL ? 1 : sizeof(uint32_t);
+}
+
+static bool take_file(run_side *side, const run_statement *s, cli_input what, const char *text,
+                      int32_t dtype, run_inputs *in)
+{
+    if (text == NULL || strncmp(text, "file:", 5) != 0)
+        return false;
+    in->of[what] = *run_array(side, s, what, text + 5, dtype);
+    const cli_array *const a = &in->of[what];
+    take(in, what, a->data, a->type, a->width);
+    if (what != CLI_MASK && a->width != side->sampler_options.vocab)
+        run_die(s, "the file has rows of %" PRIu32 " values for %" PRIu32 " tokens", a->width,
+                side->sampler_options.vocab);
+    return true;
+}
+
+static void check_rows(const run_statement *s, const run_inputs *in, cli_input what, uint32_t rows)
+{
+    const uint32_t have = in->of[what].rows;
+    if (have < 1 || (in->map[what].value == NULL && have < rows))
+        run_die(s, "the %s has %" PRIu32 " rows for %" PRIu32, run_input_names[what], have, rows);
+}
+
+/* Reads the logits of a statement: its own, or those of the latest statement `logits`. */
+static void read_logits(run_side *side, const run_statement *s, uint32_t rows, run_inputs *in)
+{
+    const char *own = run_find(s, "logits"), *text = own, *path = NULL, *kind = NULL;
+    const run_statement *const from = own != NULL ? s : side->logits;
+    const uint32_t vocab = side->sampler_options.vocab;
+    uint64_t number[3] = {0, 0, 0};
+    char *whole;
+    if (from != NULL) {
+        path = run_find(from, "file");
+        kind = run_find(from, "kind");
+    }
+    if (path != NULL) {
+        whole = cli_alloc(strlen(path) + sizeof "file:", 1);
+        text = strcat(strcpy(whole, "file:"), path);
+    }
+    if (take_file(side, from, CLI_LOGITS, text, from != NULL ? dtype_of(from, "dtype", -1) : -1,
+                  in)) {
+        check_rows(from, in, CLI_LOGITS, rows);
+        return;
+    }
+    const int32_t dtype = from != NULL ? dtype_of(from, "dtype", CLS_F32) : CLS_F32;
+    const void *data =
+        from != NULL ? run_rows_by_hand(from, "logits", own, rows, vocab, dtype) : NULL;
+    if (data == NULL) {
+        if (own != NULL && !run_is(s, own, "random", number))
+            run_die(s,
+                    "logits=%.40s is none of random:SEED, list:NUMBERS, tokens:IDS and file:NAME",
+                    own);
+        if (from != NULL && own == NULL)
+            number[0] = run_number(from, "seed", 0);
+        data = run_random_logits(number[0], kind != NULL ? run_kind(from, kind) : -1, rows, vocab,
+                                 dtype);
+    }
+    take(in, CLI_LOGITS, data, dtype, vocab);
+    in->of[CLI_LOGITS].rows = rows;
+}
+
+/* The words of a mask: a list or random ones. */
+static void make_mask_rows(const run_side *side, const run_statement *s, const char *text,
+                           run_inputs *in)
+{
+    const char *const kind = run_find(s, "mask_kind");
+    const uint32_t vocab = side->sampler_options.vocab, rows = in->of[CLI_MASK].rows;
+    const bool bytes = kind != NULL && strcmp(kind, "bool") == 0;
+    const uint32_t whole = bytes ? vocab : (vocab + 31) / 32;
+    uint32_t width = 0;
+    uint64_t number[3];
+    void *words;
+    if (strncmp(text, "list:", 5) == 0) {
+        const double *const x = run_rows(s, "mask", text + 5, rows, &width, 0.0);
+        const size_t n = (size_t)rows * width;
+        words = cli_alloc(n, sizeof(uint32_t));
+        for (size_t i = 0; i < n; i++)
+            if (bytes)
+                ((uint8_t *)words)[i] = x[i] != 0.0;
+            else
+                ((uint32_t *)words)[i] = x[i] >= 0.0 && x[i] <= UINT32_MAX ? (uint32_t)x[i] : 0;
+    } else {
+        if (!run_is(s, text, "random", number))
+            run_die(s,
+                    "mask=%.40s is none of random:SEED, random:SEED:PERCENT, list:WORDS and "
+                    "file:NAME",
+                    text);
+        width = (uint32_t)run_number(s, "mask_width", whole);
+        if (width < 1 || width > 4 * whole)
+            run_die(s, "mask_width=%" PRIu32 " is not 1 to %" PRIu32, width, 4 * whole);
+        words = run_random_mask(number[0], (uint32_t)number[1],
+                                bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, rows, width);
+    }
+    take(in, CLI_MASK, words, bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, width);
+}
+
+static void make_bias_rows(const run_side *side, const run_statement *s, const char *text,
+                           run_inputs *in)
+{
+    const int32_t dtype = dtype_of(s, "bias_dtype", CLS_F32);
+    const uint32_t rows = in->of[CLI_BIAS].rows, vocab = side->sampler_options.vocab;
+    uint64_t number[3];
+    void *values = run_rows_by_hand(s, "bias", text, rows, vocab, dtype);
+    if (values == NULL && !run_is(s, text, "random", number))
+        run_die(s, "bias=%.40s is none of random:SEED, list:VALUES and file:NAME", text);
+    if (values == NULL)
+        values = run_random_bias(number[0], rows, vocab, dtype);
+    take(in, CLI_BIAS, values, dtype, vocab);
+}
+
+/* Reads the mask or the bias of a statement. */
+static void read_guide(run_side *side, const run_statement *s, cli_input what, uint32_t rows,
+                       run_inputs *in)
+{
+    const bool is_mask = what == CLI_MASK;
+    const char *const text = run_find(s, run_input_names[what]);
+    if (text == NULL)
+        return;
+    in->map[what] = run_map_read(s, is_mask ? "mask_map" : "bias_map", rows);
+    in->of[what].rows = (uint32_t)run_number(s, is_mask ? "mask_rows" : "bias_rows", rows);
+    if (!take_file(side, s, what, text, -1, in)) {
+        check_rows(s, in, what, rows);
+        (is_mask ? make_mask_rows : make_bias_rows)(side, s, text, in);
+    }
+    check_rows(s, in, what, rows);
+}
+
+run_inputs run_inputs_read(run_side *side, const run_statement *s, uint32_t logits_rows,
+                           uint32_t rows)
+{
+    run_inputs in = {.factor = 0.0f};
+    const char *const factor = run_find(s, "bias_factor");
+    read_logits(side, s, logits_rows, &in);
+    read_guide(side, s, CLI_MASK, rows, &in);
+    read_guide(side, s, CLI_BIAS, rows, &in);
+    in.mask_on_host = run_number(s, "mask_host", 0) != 0;
+    if (factor != NULL)
+        cli_set(CLI_FLOAT, &in.factor, NULL, "bias_factor", factor);
+    return in;
+}
+
+static size_t row_size(const run_inputs *in, cli_input what)
+{
+    return in->of[what].width * in->of[what].size;
+}
+
+uint64_t run_hash_of_row(const run_inputs *in, uint32_t row)
+{
+    uint64_t hash = RUN_HASH;
+    for (cli_input i = 0; i < CLI_INPUTS; i++)
+        if (in->of[i].data != NULL)
+            hash = run_hash(hash, (const char *)in->of[i].data + row * row_size(in, i),
+                            row_size(in, i));
+    return hash;
+}
+
+void run_inputs_turn(run_inputs *in, uint32_t rows)
+{
+    for (cli_input i = 0; i < CLI_INPUTS; i++) {
+        if (in->of[i].data != NULL && in->map[i].value == NULL)
+            in->of[i].data = run_turned(in->of[i].data, rows, row_size(in, i));
+        run_map_turn(&in->map[i], rows);
+    }
+}
+
+/* Rows with something between them on the permuted side. */
+static const void *spread_rows(const run_side *side, const void *data, uint32_t rows, size_t row,
+                               size_t element, size_t *size, uint64_t *stride)
+{
+    const size_t apart = row + 7 * element;
+    *size = rows * row;
+    if (side->way != RUN_PERMUTED)
+        return data;
+    char *const spread = cli_alloc(rows, apart);
+    memset(spread, 0x7e, rows * apart);
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(spread + i * apart, (const char *)data + i * row, row);
+    *stride = apart / element;
+    *size = rows * apart;
+    return spread;
+}
+
+cls_buffer run_rows_put(run_side *side, const void *data, uint32_t rows, size_t row, size_t element,
+                        uint64_t *stride)
+{
+    size_t size;
+    const void *const spread = spread_rows(side, data, rows, row, element, &size, stride);
+    return run_buffer(side, spread, size);
+}
+
+/* The rows of an input from `first` on, or all where it has a map. */
+static cls_buffer put_rows(run_side *side, const run_inputs *in, cli_input what, uint32_t first,
+                           uint32_t *rows, uint64_t *stride)
+{
+    const bool mapped = in->map[what].value != NULL;
+    const char *const from = in->of[what].data;
+    if (mapped)
+        *rows = in->of[what].rows;
+    return run_rows_put(side, from + (mapped ? 0 : first * row_size(in, what)), *rows,
+                        row_size(in, what), in->of[what].size, stride);
+}
+
+cls_logits run_logits(run_side *side, const run_inputs *in, uint32_t first, uint32_t rows,
+                      uint32_t shard)
+{
+    const cli_array *const a = &in->of[CLI_LOGITS];
+    cls_logits l = {.dtype = a->type};
+    cls_shard_info info;
+    if (side->shards == 0 || shard == RUN_WHOLE) {
+        l.values = put_rows(side, in, CLI_LOGITS, first, &rows, &l.row_stride);
+        return l;
+    }
+    cls_shard_info_init(&info);
+    if (cls_shard_query(side->shard[shard], &info) != CLS_OK)
+        run_die(side->now, "%s", cls_error_message());
+    char *const window = cli_alloc((size_t)rows * info.count, a->size);
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(window + i * info.count * a->size,
+               (const char *)a->data + (first + i) * row_size(in, CLI_LOGITS) +
+                   info.first * a->size,
+               info.count * a->size);
+    l.values = run_buffer(side, window, rows * info.count * a->size);
+    cli_free(window);
+    return l;
+}
+
+void run_guides(run_side *side, const run_inputs *in, uint32_t first, uint32_t rows, cls_mask *mask,
+                cls_dense_bias *bias)
+{
+    const cli_array *const m = &in->of[CLI_MASK], *const b = &in->of[CLI_BIAS];
+    if (m->data != NULL) {
+        mask->kind = m->type;
+        mask->width = m->width;
+        mask->rows = in->map[CLI_MASK].value != NULL ? m->rows : rows;
+        mask->row_map = run_map_put(side, &in->map[CLI_MASK], first, rows);
+        if (in->mask_on_host)
+            mask->host = (const char *)m->data +
+                         (in->map[CLI_MASK].value != NULL ? 0 : first * row_size(in, CLI_MASK));
+        else
+            mask->words = put_rows(side, in, CLI_MASK, first, &mask->rows, &mask->row_stride);
+    }
+    if (b->data != NULL) {
+        bias->dtype = b->type;
+        bias->factor = in->factor;
+        bias->rows = rows;
+        bias->row_map = run_map_put(side, &in->map[CLI_BIAS], first, rows);
+        bias->values = put_rows(side, in, CLI_BIAS, first, &bias->rows, &bias->row_stride);
+    }
+}
+
+/* The library cannot check how large a mask on the host is, of which words may have changed parts.
+ */
+void run_check_mask(const run_side *side, const run_statement *s, const cls_mask *m,
+                    const run_inputs *in)
+{
+    const bool packed = m->kind == CLS_MASK_PACKED;
+    const uint32_t vocab = side->sampler_options.vocab;
+    const double width = m->width != 0 ? m->width
+                         : packed      ? (vocab + 31) / 32
+                                       : vocab,
+                 stride = (double)m->row_stride > width ? (double)m->row_stride : width,
+                 rows = m->rows != 0 ? m->rows : in->of[CLI_MASK].rows;
+    if (m->host != NULL && ((rows - 1.0) * stride + width) * (packed ? 4.0 : 1.0) >
+                               in->of[CLI_MASK].rows * (double)row_size(in, CLI_MASK))
+        run_die(s, "the mask on the host is not so large");
+}
+
+/* --------------------------------------------------------------------- outputs */
+
+static const struct known_output {
+    const char *name, *record;
+    size_t buffer, count; /* places in a cls_outputs; count 0: one element a row, 1: the vocabulary,
+                             2: one a slot */
+    bool near;
+} known_outputs[] = {
+#define OF(field) offsetof(cls_outputs, field)
+    {"logprobs", "logprobs", OF(logprobs), 0, false},
+    {"ranks", "ranks", OF(ranks), 0, false},
+    {"top", "top.ids", OF(top.ids), OF(top.count), false},
+    {"top", "top.logprobs", OF(top.logprobs), OF(top.count), false},
+    {"given", "given.logprobs", OF(given.logprobs), OF(given.count), false},
+    {"given", "given.ranks", OF(given.ranks), OF(given.count), false},
+    {"probs", "probs", OF(probs), 1, true},
+    {"final_logits", "final_logits", OF(final_logits), 1, false},
+    {"entropy", "entropy", OF(entropy), 0, true},
+    {"kept_mass", "kept_mass", OF(kept_mass), 0, true},
+    {"kept", "kept.ids", OF(kept.ids), OF(kept.count), false},
+    {"kept", "kept.logits", OF(kept.logits), OF(kept.count), false},
+    {"kept", "kept.probs", OF(kept.probs), OF(kept.count), true},
+    {"counts", "kept.counts", OF(kept.counts), 0, false},
+    {"set", "set.ids", OF(kept_set.ids), OF(kept_set.capacity), false},
+    {"set", "set.counts", OF(kept_set.counts), 0, false},
+    {"latest", "latest", OF(latest), 2, false},
+#undef OF
+};
+enum { KNOWN_OUTPUTS = sizeof known_outputs / sizeof *known_outputs };
+
+bool run_is_listed(const run_statement *s, const char *list, const char *name, uint64_t *count)
+{
+    const size_t length = strlen(name);
+    *count = 0;
+    while (list != NULL && *list != '\0') {
+        const size_t part = strcspn(list, ",");
+        if (part >= length && strncmp(list, name, length) == 0 &&
+            (part == length || list[length] == ':')) {
+            char text[32];
+            uint64_t number[3];
+            snprintf(text, sizeof text, "%.*s", (int)(part < 31 ? part : 31), list);
+            run_is(s, text, name, number);
+            *count = number[0];
+            return true;
+        }
+        list += part + (list[part] == ',');
+    }
+    return false;
+}
+
+static void check_listed(const run_statement *s, const char *list)
+{
+    while (*list != '\0') {
+        const size_t part = strcspn(list, ",:"), whole = strcspn(list, ",");
+        bool known = (part == 5 && strncmp(list, "final", 5) == 0) ||
+                     (part == 6 && strncmp(list, "packed", 6) == 0) ||
+                     (part == 4 && strncmp(list, "none", 4) == 0);
+        for (int i = 0; i < KNOWN_OUTPUTS; i++)
+            known |= strlen(known_outputs[i].name) == part &&
+                     strncmp(known_outputs[i].name, list, part) == 0;
+        if (!known)
+            run_die(s,
+                    "outputs: '%.*s' is unknown; known are final, logprobs, ranks, top:N, "
+                    "given:N, probs, final_logits, entropy, kept_mass, kept:N, counts, set:N, "
+                    "packed:N and latest",
+                    (int)(part < 40 ? part : 40), list);
+        list += whole + (list[whole] == ',');
+    }
+}
+
+run_outputs run_outputs_make(run_side *side, const run_statement *s, uint32_t places, bool verifies)
+{
+    const uint32_t vocab = side->sampler_options.vocab, slots = side->sampler_options.slot_count;
+    const char *list = run_find(s, "outputs");
+    run_outputs out = {.any = false};
+    uint64_t n;
+    cls_outputs_init(&out.o);
+    if (list == NULL && side->outputs != NULL)
+        list = run_find(side->outputs, "");
+    if (list == NULL)
+        return out;
+    check_listed(s, list);
+    out.o.logprob_kind = run_is_listed(s, list, "final", &n) ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+    out.packed = run_is_listed(s, list, "packed", &n);
+    const uint64_t packed = n;
+    for (int i = 0; i < KNOWN_OUTPUTS; i++) {
+        const struct known_output *const k = &known_outputs[i];
+        if (!run_is_listed(s, list, k->name, &n) || (verifies && (k->count == 1 || k->count == 2)))
+            continue;
+        if (n > (uint64_t)2 * vocab + 2048)
+            run_die(s, "outputs: %s:%" PRIu64 " is too many", k->name, n);
+        uint32_t width = k->count == 1 ? vocab : 1, rows = k->count == 2 ? slots : places;
+        if (k->count > 2) {
+            width = (uint32_t)n;
+            memcpy((char *)&out.o + k->count, &width, sizeof width);
+        }
+        const bool reverses = side->reverses;
+        side->reverses = k->count == 2 ? side->way == RUN_PERMUTED : reverses;
+        const cls_buffer b = run_result(side, k->record, rows, width, k->near);
+        side->reverses = reverses;
+        memcpy((char *)&out.o + k->buffer, &b, sizeof b);
+        out.any = true;
+    }
+    if (out.o.given.count != 0) {
+        int32_t *const ids = cli_alloc((size_t)places * out.o.given.count, sizeof *ids);
+        for (uint32_t i = 0; i < places * out.o.given.count; i++)
+            ids[i] = i % 9 == 8 ? -1 : (int32_t)((uint64_t)i * 2654435761u % vocab);
+        out.o.given.ids = run_buffer(
+            side, side->reverses ? run_turned(ids, places, out.o.given.count * sizeof *ids) : ids,
+            (size_t)places * out.o.given.count * sizeof *ids);
+    }
+    if (out.packed && packed != 0 && packed <= (uint64_t)1 << 24) {
+        out.o.kept_set.capacity = (uint32_t)packed;
+        out.o.kept_set.ids = run_result(side, "set.ids", 1, (size_t)packed, false);
+        out.o.kept_set.counts = run_result(side, "set.counts", places, 1, false);
+        out.o.kept_set.offsets = run_result(side, "offsets", places + 1, 1, false);
+        out.any = true;
+    }
+    return out;
+}
+
+void run_set_all_parts(run_side *side, const run_statement *s, const char *keys,
+                       const char *structure, void *call, run_outputs *out)
+{
+    run_set_parts(side, s, keys, "", structure, call);
+    run_set_parts(side, s, keys, "outputs.", "cls_outputs", &out->o);
+    for (uint32_t i = 0; i < s->words; i++)
+        out->any |= strncmp(s->word[i].key, "outputs.", 8) == 0;
+}
+
+cls_outputs run_outputs_of_row(const run_outputs *all, uint32_t vocab, uint32_t row)
+{
+    cls_outputs o = all->o;
+    for (int i = 0; i < KNOWN_OUTPUTS; i++) {
+        const struct known_output *const k = &known_outputs[i];
+        cls_buffer *const b = (cls_buffer *)(void *)((char *)&o + k->buffer);
+        uint32_t width = k->count == 1 ? vocab : 1;
+        if (k->count > 2)
+            memcpy(&width, (const char *)&o + k->count, sizeof width);
+        if (k->count == 2 || (b->buffer == NULL && b->pointer == NULL))
+            continue;
+        b->offset = (uint64_t)row * width * sizeof(float);
+        b->size = width * sizeof(float);
+    }
+    o.given.ids.offset = (uint64_t)row * o.given.count * sizeof(int32_t);
+    o.given.ids.size = o.given.count * sizeof(int32_t);
+    return o;
+}
+
+cls_buffer run_part_of(cls_buffer b, uint32_t row, size_t size)
+{
+    if (b.buffer != NULL || b.pointer != NULL) {
+        b.offset = row * size;
+        b.size = size;
+    }
+    return b;
+}
