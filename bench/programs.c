@@ -98,6 +98,7 @@ int main(int argc, char **argv)
         return print_logs();
     memset(&shape, 0, sizeof shape);
     shape.vector = 4;
+    shape.by_value = 1;
     shape.extra_options = "";
     if (argc > 1)
         as.group = (uint32_t)strtoul(argv[1], NULL, 10);

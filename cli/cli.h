@@ -255,6 +255,8 @@ bool cli_on_host(const char *device);
      "use no work-groups larger than N (default: the device's limit)"}, \
     {"max-local-mem", CLI_UINT64, &(o)->max_local_mem_size, "BYTES", \
      "use no more local memory than this (default: the device's limit)"}, \
+    {"max-parameters", CLI_UINT64, &(o)->max_parameter_size, "BYTES", \
+     "give kernels no more bytes of arguments (default: the device's limit)"}, \
     {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
      "store compiled kernels in this directory and load them from it"}
 

@@ -497,10 +497,11 @@ enum cls_verified {
 
 /* ------------------------------------------------------------ kernels' arguments
  *
- * A device may refuse more than 256 bytes of arguments (OpenCL 1.2's embedded profile), which is
- * 32 buffers. So all arguments that are not buffers lie in one buffer, as this struct. The host
- * writes the blocks of it that have changed. */
-typedef struct cls_wide { /* 64 bits, for devices without such integers */
+ * All arguments that are not buffers are one struct, which kernels get by value. A device may
+ * refuse more than 256 bytes of arguments (OpenCL 1.2's embedded profile), which is 32 buffers;
+ * there the struct lies in a buffer, and the host writes the blocks of it that have changed. */
+#define CLS_BY_VALUE_SIZE 1024 /* bytes: what all kernels' arguments fit that have the struct */
+typedef struct cls_wide {      /* 64 bits, for devices without such integers */
     u32 lo, hi;
 } cls_wide;
 

@@ -12,7 +12,7 @@ typedef struct draft_rows {
 } draft_rows;
 static inline draft_rows draft_rows_of(const step_args *s, u32 row, u32 draft)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const size_t offset = (size_t)u64_of(args->draft_offset) +
                           draft_place(s, row - draft, draft, args->draft_stride, args->draft_apart);
     draft_rows d;

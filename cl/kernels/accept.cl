@@ -41,7 +41,7 @@ static inline u32 take_back(const step_args *s, const slot_state *own, __global 
  * changed. */
 static inline void accept_emitted(const step_args *s, u32 request, __local u64 *scratch)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const u32 wants = args->wants, width = args->max_drafts + 1, first = first_row(s, request),
               last = first_row(s, request + 1);
     const i32 slot_index = mapped_slot(s, first);
@@ -82,10 +82,10 @@ KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
         return;
     }
 #endif
-    const u32 row = get_group_id(1), per_row = args->per_row;
+    const u32 row = get_group_id(1), per_row = s.args->per_row;
     i32 slot_index = mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
-    const slot_state own = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
+    const slot_state own = state_of(state, s.args->layout, s.vocab, valid_slot(slot_index));
     u32 first = 0, n = per_row;
 #if ROLLBACK
     const u32 back = s.has & CLS_HAS_ROLLBACK ? (u32)AT_OFFSET(&s, rollback)[row] : 0u;

@@ -17,7 +17,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
               drew = !rows[row].no_token;
     const i32 own = rows[row].token, slot_index = skipped ? -1 : mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
-    const slot_state kept = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
+    const slot_state kept = state_of(state, s.args->layout, s.vocab, valid_slot(slot_index));
     cls_slot_adaptive next = {0, 0u, 0u, 0u}; /* the adaptive state after the token */
     i32 token = own, due = -1;
     int emits = drew, forced = 0;
@@ -30,7 +30,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     if (due >= 0) {
         forced = emits = mask_allows(&s, row, (u32)due) && text_allows(slot, lists, &t, (u32)due);
         status = (status & (CLS_ROW_NAN | CLS_ROW_INF)) | (forced ? CLS_ROW_FORCED : CLS_ROW_EMPTY);
-        token = forced ? due : args->invalid_token;
+        token = forced ? due : s.args->invalid_token;
     }
     if (drew && token == own)
         next = adaptive_once(slot, &rows[row].next);

@@ -100,7 +100,7 @@ ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
 ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting,
                          __local u64 *scratch)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
     const int behind = is_behind(s, of_all);

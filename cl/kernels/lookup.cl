@@ -37,19 +37,19 @@ KERNEL void cls_lookup(STEP_PARAMETERS(CLS_LOOKUP_BUFFERS))
     const u32 request = get_group_id(1);
     const i32 slot_index = mapped_slot(&s, request);
     __global const cls_slot *const slot = slot_of(&s, slot_index);
-    const slot_state kept = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
+    const slot_state kept = state_of(state, s.args->layout, s.vocab, valid_slot(slot_index));
     const int searches = slot_index >= 0 && !slot->stopped;
     const text t = text_of(slot, kept.ring, kept.n_ring, searches);
     const u32 place =
-        find_place(&t, min(t.length, CLS_LAYOUT_HISTORY(args->layout)), args->max_n, scratch);
+        find_place(&t, min(t.length, CLS_LAYOUT_HISTORY(s.args->layout)), s.args->max_n, scratch);
     const u32 distance = DISTANCE_OF(place);
-    const int found = place != 0 && SAME_OF(place) >= args->min_n;
-    const size_t first = wide_offset(args->tokens_offset, args->ids_apart, request),
-                 stride = (size_t)u64_of(args->ids_stride);
-    for (u32 i = LOCAL_ID; i < args->drafts; i += WGS)
+    const int found = place != 0 && SAME_OF(place) >= s.args->min_n;
+    const size_t first = wide_offset(s.args->tokens_offset, s.args->ids_apart, request),
+                 stride = (size_t)u64_of(s.args->ids_stride);
+    for (u32 i = LOCAL_ID; i < s.args->drafts; i += WGS)
         tokens[first + stride * i] =
             found ? (i32)(text_entry(&t, distance - i % distance) & CLS_ENTRY_ID)
-                  : args->invalid_token;
-    if (LOCAL_ID == 0 && (args->wants & CLS_WANTS(CLS_VERIFIED_EMITTED)))
-        OUTPUT(&s, emitted, CLS_VERIFIED_EMITTED)[request] = found ? (i32)args->drafts : 0;
+                  : s.args->invalid_token;
+    if (LOCAL_ID == 0 && (s.args->wants & CLS_WANTS(CLS_VERIFIED_EMITTED)))
+        OUTPUT(&s, emitted, CLS_VERIFIED_EMITTED)[request] = found ? (i32)s.args->drafts : 0;
 }

@@ -7,7 +7,7 @@
 KERNEL void cls_pass(STEP_PARAMETERS(CLS_PASS_BUFFERS))
 {
     const step_args s = STEP_OF(CLS_PASS_BUFFERS);
-    const u32 tiles = row_tiles(&s), tiles_per_group = args->tiles_per_group;
+    const u32 tiles = row_tiles(&s), tiles_per_group = s.args->tiles_per_group;
     __local u64 scratch[CLS_PIVOTS * WGS];
     const u32 row = get_group_id(1);
     const u32 search_state = rows[row].state;

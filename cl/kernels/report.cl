@@ -202,7 +202,7 @@ static inline void report_top(const step_args *s, const report *t, const shortli
  * rows]. */
 ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlist *the_list)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     shortlist list = *the_list;
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
     const int behind = is_behind(s, group);

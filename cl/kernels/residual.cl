@@ -5,7 +5,7 @@
  * to draw; for typical acceptance the terms of the entropies instead. Launch: as the survey. */
 ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64 *scratch)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const u32 tiles_per_group = args->tiles_per_group, method = args->method;
     __global const i32 *const nodes = draft_nodes(s);
     const u32 first_tile = group * tiles_per_group;

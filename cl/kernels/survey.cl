@@ -17,7 +17,7 @@
 KERNEL void cls_survey(STEP_PARAMETERS(CLS_SURVEY_BUFFERS))
 {
     const step_args s = STEP_OF(CLS_SURVEY_BUFFERS);
-    const u32 has = s.has, tiles = row_tiles(&s), tiles_per_group = args->tiles_per_group;
+    const u32 has = s.has, tiles = row_tiles(&s), tiles_per_group = s.args->tiles_per_group;
 #if WGS > 1
     __local f32 share_max[TEAM_SHARES], max_tile[TEAM_MAX_TILES];
     __local u64 share_sum[TEAM_SHARES], part[TEAM_MAX_TILES];

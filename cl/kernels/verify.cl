@@ -87,7 +87,7 @@ static inline void walk_matches(const verifier *v, walk *w)
 static inline int is_typical(const verifier *v, const cls_row *out, const row_logits *r, u32 row,
                              u32 id)
 {
-    __global const cls_args *const args = v->s->args;
+    ARGS const cls_args *const args = v->s->args;
     const f32 top = float_of_key(out->top_key);
     report t;
     report_final(r, out, v->slot->flags, kept_ids_of(v->s, row), &t);
@@ -465,7 +465,7 @@ static inline void draw_residual(const verifier *v, u32 flags, walk *w)
 /* A work-group verifies one request. Launch: [WGS, requests]. */
 ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scratch)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const u32 method = args->method, first = first_row(s, request),
               last = first_row(s, request + 1);
     const i32 slot_index = mapped_slot(s, first);

@@ -37,7 +37,7 @@ static inline int first_of_slot(const step_args *s, u32 flags, u32 row, i32 slot
 /* Returns whether a row's mask allows a token. The row's entry in the map of masks is valid. */
 static inline int mask_allows(const step_args *s, u32 row, u32 id)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const i32 at = s->has & CLS_HAS_MASK_MAP ? AT_OFFSET(s, mask_map)[row] : (i32)row;
     if (!(s->has & CLS_HAS_MASK) || at < 0)
         return 1;
@@ -90,7 +90,7 @@ static inline size_t draft_place(const step_args *s, u32 request, u32 draft, cls
 /* Returns a draft's id. */
 static inline i32 draft_id(const step_args *s, u32 request, i32 draft)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     return AT_OFFSET(
         s, draft_ids)[draft_place(s, request, (u32)draft, args->ids_stride, args->ids_apart)];
 }

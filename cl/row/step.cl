@@ -4,21 +4,34 @@
 #include "core/buffers.h"
 #include "core/load.cl"
 
+/* BY_VALUE: a kernel gets its cls_args by value, not in a buffer (core/types.h). ARGS is where they
+ * are. */
+#ifdef BY_VALUE
+#define ARGS
+#define ARGS_PARAMETER const cls_args args
+#define ARGS_POINTER &args
+#else
+#define ARGS __global
+#define ARGS_PARAMETER __global const cls_args *args
+#define ARGS_POINTER args
+#endif
+
 /* Buffers that a kernel does not have are NULL. */
 #define STEP_FIELD(type, name) __global type *name;
 typedef struct step_args {
-    __global const cls_args *args;
+    ARGS const cls_args *args;
     u32 vocab, has; /* of args, which compilers would read again after every store */
     CLS_ALL_BUFFERS(STEP_FIELD)
 } step_args;
 
 /* The parameters of a kernel, and the initializer of its step, by the kernel's list of buffers. */
 #define STEP_PARAMETER(type, name) , __global type *name
-#define STEP_PARAMETERS(BUFFERS) __global const cls_args *args BUFFERS(STEP_PARAMETER)
+#define STEP_PARAMETERS(BUFFERS) ARGS_PARAMETER BUFFERS(STEP_PARAMETER)
 #define STEP_ENTRY(type, name) , .name = name
 #define STEP_OF(BUFFERS) \
     { \
-        .args = args, .vocab = args->vocab, .has = args->has BUFFERS(STEP_ENTRY) \
+        .args = ARGS_POINTER, .vocab = (ARGS_POINTER)->vocab, \
+        .has = (ARGS_POINTER)->has BUFFERS(STEP_ENTRY) \
     }
 
 /* The data of a buffer or an output of a step, whose offset is in the arguments. */

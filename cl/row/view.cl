@@ -21,7 +21,7 @@ typedef struct row_logits {
     __global const logit *x;
     __global const u32 *mask;        /* the row's mask, in words or in bytes */
     __global const f32 *bias;        /* the row's dense bias, of the type that `dense` says */
-    __global const cls_args *args;   /* for what few rows need: kernels keep no copy of it */
+    ARGS const cls_args *args;       /* for what few rows need: kernels keep no copy of it */
     __global const u32 *flags;       /* of its mass tiles; the survey sets them */
     __global const u32 *list;        /* its logit biases: see bias_row_offset() */
     i32 allowed;                     /* the offset from `list` to the bitmap of allowed ids */
@@ -71,7 +71,7 @@ static inline i32 row_slot(const step_args *s, u32 row)
 /* Adds the row's mask and dense bias to its view, where the step has them. */
 static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, row_logits *r)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const u32 has = s->has;
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(s, mask_map)[row] : (i32)row;
     const i32 bias_row = has & CLS_HAS_BIAS_MAP ? AT_OFFSET(s, bias_map)[row] : (i32)row;
@@ -102,7 +102,7 @@ static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, 
 /* Builds the view of a row. slot_index is less than 0 if the row has no slot. */
 static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
 {
-    __global const cls_args *const args = s->args;
+    ARGS const cls_args *const args = s->args;
     const u32 vocab = s->vocab, has = s->has;
     const i32 logits_row = mapped_logits(s, row);
     row_logits r;

@@ -136,6 +136,11 @@ typedef struct cls_context_options {
      * later find_opencl that returns others is refused. */
     void *(*find_opencl)(void *user, const char *name);
     void *find_opencl_user;
+
+    /* Bytes of a kernel's arguments, where that is less than the device's own limit. With 1,024,
+     * which OpenCL's full profile promises, kernels get a call's numbers by value, else in a buffer
+     * that the call writes. 0: the device's limit. */
+    uint64_t max_parameter_size;
 } cls_context_options;
 
 CLS_INIT_FUNCTION(cls_context_options)

@@ -292,6 +292,11 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     shape->local_mem_size = o.max_local_mem_size != 0 && o.max_local_mem_size < p.local_mem_size
                                 ? o.max_local_mem_size
                                 : p.local_mem_size;
+    const uint64_t parameters =
+        o.max_parameter_size != 0 && o.max_parameter_size < p.max_parameter_size
+            ? o.max_parameter_size
+            : p.max_parameter_size;
+    shape->by_value = parameters >= CLS_BY_VALUE_SIZE;
     shape->max_work_group = o.max_work_group != 0 && o.max_work_group < p.max_work_group
                                 ? o.max_work_group
                                 : p.max_work_group;

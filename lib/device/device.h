@@ -28,6 +28,7 @@ typedef struct cls_shape {
     uint64_t local_mem_size, max_work_group; /* the device's limits, or lower ones from options */
     uint32_t tier;                           /* a cls_tier other than CLS_TIER_AUTO */
     uint32_t subgroups;                      /* a cls_subgroups */
+    uint32_t by_value;         /* 1: kernels get their cls_args by value, else in a buffer */
     uint32_t standard;         /* version of OpenCL C: 120, or what sub-groups require */
     int host;                  /* 1: there is no device */
     int compiler;              /* 1 if the device has a compiler */

@@ -36,11 +36,11 @@ void cls_program_options(const cls_shape *shape, const cls_build_config *config,
     /* No option relaxes float arithmetic, since that would change tokens. With warnings, clang
      * would tell the user's stderr of each vector that is passed to a function (PoCL). */
     snprintf(options, CLS_BUILD_OPTIONS,
-             "-w -cl-std=CL%u.%u -DVEC=%u -DWGS=%u%s -DDTYPE=%d -DSUBGROUPS=%u%s%s%s",
+             "-w -cl-std=CL%u.%u -DVEC=%u -DWGS=%u%s -DDTYPE=%d -DSUBGROUPS=%u%s%s%s%s",
              (unsigned)config->standard / 100, (unsigned)config->standard / 10 % 10,
              (unsigned)shape->vector, (unsigned)config->group, list, (int)dtype,
-             (unsigned)config->subgroups, variant != NULL ? variant->options : "",
-             shape->extra_options, registers);
+             (unsigned)config->subgroups, shape->by_value ? " -DBY_VALUE" : "",
+             variant != NULL ? variant->options : "", shape->extra_options, registers);
 }
 
 static cls_status from_source(const cls_context *context, const cls_variant *v, cl_program *program)

@@ -53,7 +53,10 @@ cls_arguments cls_kernel_arguments(struct cls_compiled_kernel kernel, enum cls_k
                                    const cls_buffers *b)
 {
     cls_arguments a = {kernel, 0, CL_SUCCESS};
-    cls_set_mem(&a, b->args);
+    if (b->values != NULL)
+        set(&a, sizeof *b->values, b->values);
+    else
+        cls_set_mem(&a, b->args);
     for (const uint16_t *at = lists[which]; *at != 0; at++) {
         const cl_mem x = *(const cl_mem *)(const void *)((const char *)b + *at);
         const cls_set_pointer set_pointer = b->set[*at / sizeof x];

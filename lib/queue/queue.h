@@ -29,10 +29,11 @@ cl_int cls_buffer_read(cl_command_queue queue, const cls_buffer *from, uint64_t 
 
 /* The buffers of a launch, under the names of cl/core/buffers.h. `args` is its cls_args. */
 #define CLS_COUNT(type, name) +1
-enum { CLS_BOUND = 1 CLS_ALL_BUFFERS(CLS_COUNT) };
+enum { CLS_BOUND = 2 CLS_ALL_BUFFERS(CLS_COUNT) };
 #undef CLS_COUNT
 typedef struct cls_buffers {
     cl_mem args;
+    const cls_args *values; /* in place of the buffer, where kernels get them by value, or NULL */
 #define CLS_FIELD(type, name) cl_mem name;
     CLS_ALL_BUFFERS(CLS_FIELD)
 #undef CLS_FIELD

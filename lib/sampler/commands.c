@@ -207,6 +207,10 @@ cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const 
 {
     struct cls_arg_buffer *const known = &c->sampler->arg_buffers[arg_set];
     cl_int code = CL_SUCCESS;
+    if (c->sampler->context->shape.by_value) {
+        known->written = *args;
+        return code;
+    }
     for (uint32_t i = 0; i < CLS_ARGS_BLOCKS && code == CL_SUCCESS; i++) {
         const size_t offset = i * CLS_ARGS_BLOCK;
         const char *const block = (const char *)args + offset;

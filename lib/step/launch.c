@@ -60,6 +60,7 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_
     cls_buffers *const b = &plan->buffers;
     const int raw = is_raw(arg_set);
     b->args = s->arg_buffers[arg_set].buffer;
+    b->values = s->context->shape.by_value ? &s->arg_buffers[arg_set].written : NULL;
     b->tile_key = plan->survey != NULL ? plan->survey[0] : raw ? s->raw_key : s->tile_key;
     b->tile_mass = plan->survey != NULL ? plan->survey[1] : raw ? s->raw_mass : s->tile_mass;
     b->tile_flags = plan->survey != NULL ? plan->survey[2] : raw ? s->raw_flags : s->tile_flags;

@@ -493,7 +493,8 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
             "$name"
     done
     programs=''
-    both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576
+    both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576 \
+        --max-parameters 256
     programs=$stored
     same "tokens within limits" b.npy shaped.npy
     mkdir cache

@@ -8,7 +8,8 @@
 #     small    in the device's own shape, and in one with other vectors and short lists
 #     (unset)  on all sides and with what only tests can change, for three seeds
 #
-# CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny.
+# CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny,
+# where CLS_TEST_PARAMETERS=BYTES limits kernels' arguments.
 # CLS_TEST_LAUNCHER, which is tests/support/oclgrind.sh, starts the program on its own device.
 # usage: run.sh FILE.run           BUILD, CLSAMPLE: as tests/run sets them
 set -u
@@ -43,13 +44,14 @@ on() {
     tiny)
         # shellcheck disable=SC2086 # a list of options
         way "device $1" $launcher "$hooked" fewest,short-proofs --calls 25 --device "$1" \
-            --vector 16 ${group:-${launcher:+--work-group 5 --row-group 5}}
+            --vector 16 ${group:-${launcher:+--work-group 5 --row-group 5}} \
+            ${CLS_TEST_PARAMETERS:+--max-parameters $CLS_TEST_PARAMETERS}
         ;;
     small)
         # shellcheck disable=SC2086 # a list of options
         way "device $1" "$CLSAMPLE" run --device "$1" --sides device,permuted $cache
         way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" \
-            --work-group 1 --row-group 1 --vector 4 --shortlist 16
+            --work-group 1 --row-group 1 --vector 4 --shortlist 16 --max-parameters 256
         ;;
     *)
         # shellcheck disable=SC2086 # a list of options
