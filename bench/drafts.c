@@ -93,7 +93,7 @@ static int open_buffers(verification *v)
             clEnqueueWriteBuffer(setup->on->queue, *drafts, CL_TRUE, 0, ids, v->ids, 0, NULL, NULL);
     if (with_probs(v))
         v->draft = (cls_buffer){.buffer = *logits, .offset = v->probs};
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the drafts' buffers", error);
+    return cli_try_opencl(error, "bench: the drafts' buffers");
 }
 
 /* Creates the sampler of a verification's requests. */
@@ -106,9 +106,8 @@ static int new_sampler(verification *v)
     options.slot_count = v->requests;
     options.dtypes = 1u << v->setup.dtype;
     options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY;
-    return cls_sampler_create(v->setup.on->context, &options, &v->setup.sampler) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: creating the sampler");
+    return cli_try(cls_sampler_create(v->setup.on->context, &options, &v->setup.sampler),
+                   "bench: creating the sampler");
 }
 
 static int open_verification(verification *v)
@@ -154,8 +153,9 @@ static int begin_requests(const verification *v)
     for (uint32_t slot = 0; slot < v->requests; slot++) {
         cls_params params = *bench_params(v->c);
         params.seed = v->setup.first + slot;
-        if (cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0) != CLS_OK)
-            return cli_fail_library("bench: beginning a slot");
+        if (cli_try(cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0),
+                    "bench: beginning a slot"))
+            return 1;
     }
     return 0;
 }
@@ -171,7 +171,7 @@ static int begin(void *of)
     error =
         clEnqueueFillBuffer(v->setup.on->queue, v->to.buffer, &(cl_int){0}, sizeof(cl_int),
                             outputs_of(v) * sizeof(int32_t) - counters, counters, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the counters", error);
+    return cli_try_opencl(error, "bench: the counters");
 }
 
 /* Returns the memory of outputs from the n-th number on. */
@@ -204,9 +204,8 @@ static int enqueue(void *of, cl_command_queue queue, cl_event *done)
     call.emitted = output_from(v, tokens + one);
     call.status = output_from(v, tokens + 2 * one);
     call.counters = output_from(v, tokens + 3 * one);
-    return cls_verify(setup->sampler, queue, &call, 0, NULL, done) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: the verification");
+    return cli_try(cls_verify(setup->sampler, queue, &call, 0, NULL, done),
+                   "bench: the verification");
 }
 
 static int run(void *of)

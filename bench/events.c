@@ -58,7 +58,7 @@ static int run(void *of, double *us)
     for (int i = 0; i < 3; i++)
         if (events[i] != NULL)
             clReleaseEvent(events[i]);
-    return failed || error == CL_SUCCESS ? failed : cli_fail_opencl("bench: the events", error);
+    return failed || cli_try_opencl(error, "bench: the events");
 }
 
 int bench_time_events(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,

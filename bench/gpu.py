@@ -978,7 +978,7 @@ def options_of(arguments):
         "build": (os.path.join(TOP, "build-gpu"), "of the build"),
         "gather": (None, "only fills --deps for a machine without a network; a build of this tree"),
         "table": (None, "only prints the tables of a gpu.json"),
-        "plot": (None, "with --table: draws the times by batch size into this SVG file, by gnuplot"),
+        "plot": (None, "with --table: draws the times by batch size, an SVG file, by gnuplot"),
     }
     for name, (default, about) in text.items():
         parser.add_argument("--" + name, metavar="PATH", default=default, help=about)

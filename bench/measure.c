@@ -61,10 +61,10 @@ static cls_status begin_row(const bench_setup *setup, const bench_case *c, uint3
 
 int bench_begin_slots(const bench_setup *setup, const bench_case *c)
 {
-    for (uint32_t slot = 0; slot < setup->batch; slot++)
-        if (begin_row(setup, c, slot) != CLS_OK)
-            return cli_fail_library("bench: beginning a slot");
-    return 0;
+    int failed = 0;
+    for (uint32_t slot = 0; slot < setup->batch && !failed; slot++)
+        failed = cli_try(begin_row(setup, c, slot), "bench: beginning a slot");
+    return failed;
 }
 
 void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *step)
@@ -96,9 +96,7 @@ int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command
         outputs.kept_set.ids = setup->kept;
         step.outputs = &outputs;
     }
-    return cls_sample(setup->sampler, queue, &step, 0, NULL, done) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: the step");
+    return cli_try(cls_sample(setup->sampler, queue, &step, 0, NULL, done), "bench: the step");
 }
 
 int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
@@ -113,7 +111,7 @@ int bench_read(const bench_setup *setup, cl_mem from, size_t size, void *to)
         clEnqueueReadBuffer(setup->on->queue, from, CL_FALSE, 0, size, to, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the results", error);
+    return cli_try_opencl(error, "bench: reading the results");
 }
 
 /* Runs as many empty kernels as a step launches. */
@@ -125,8 +123,8 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
     for (uint32_t i = 0; i < launches && error == CL_SUCCESS; i++)
         error = clEnqueueNDRangeKernel(setup->on->queue, floor->nothing, 1, NULL, &one, &one, 0,
                                        NULL, NULL);
-    return error == CL_SUCCESS ? bench_read(setup, setup->tokens.buffer, sizeof token, &token)
-                               : cli_fail_opencl("bench: an empty launch", error);
+    return cli_try_opencl(error, "bench: an empty launch") ||
+           bench_read(setup, setup->tokens.buffer, sizeof token, &token);
 }
 
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
@@ -134,7 +132,7 @@ int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
     cl_int error = bench_floor_enqueue(floor, setup->on->queue, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
+    return cli_try_opencl(error, "bench: the floor's kernel");
 }
 
 /* The reference's results of a case. */

@@ -68,7 +68,7 @@ static int join(serving *s, uint32_t slot, uint32_t step, double *host_us)
     status =
         cls_slot_begin(s->setup->sampler, slot, &r->params, r->prompt, r->prompt_count, NULL, 0);
     *host_us += bench_clock() - start;
-    return status == CLS_OK ? 0 : cli_fail_library("bench: serving: beginning a slot");
+    return cli_try(status, "bench: serving: beginning a slot");
 }
 
 static int leave(serving *s, uint32_t slot, double *host_us)
@@ -77,7 +77,7 @@ static int leave(serving *s, uint32_t slot, double *host_us)
     const cls_status status = cls_slot_reset(s->setup->sampler, slot);
     *host_us += bench_clock() - start;
     s->occupants[slot].number = FREE;
-    return status == CLS_OK ? 0 : cli_fail_library("bench: serving: resetting a slot");
+    return cli_try(status, "bench: serving: resetting a slot");
 }
 
 /* Lets requests leave and join, then enqueues a step of all rows and the readback of its tokens. */
@@ -113,10 +113,12 @@ static int enqueue(serving *s, uint32_t n)
     step.tokens = step.status = setup->tokens;
     step.status.offset = setup->batch * sizeof(int32_t);
     start = bench_clock();
-    if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK ||
-        cls_readback_start(s->readback, setup->on->queue, &setup->tokens,
-                           2 * setup->batch * sizeof(int32_t), 0, NULL, &ticket) != CLS_OK)
-        return cli_fail_library("bench: serving: the step");
+    if (cli_try(cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL),
+                "bench: serving") ||
+        cli_try(cls_readback_start(s->readback, setup->on->queue, &setup->tokens,
+                                   2 * setup->batch * sizeof(int32_t), 0, NULL, &ticket),
+                "bench: serving"))
+        return 1;
     s->host_us[n] += bench_clock() - start;
     return clFlush(setup->on->queue) == CL_SUCCESS
                ? 0
@@ -130,8 +132,8 @@ static int finish_step(serving *s, uint32_t n)
     const void *data;
     double now;
 
-    if (cls_readback_get(s->readback, n, 1, &data) != CLS_OK)
-        return cli_fail_library("bench: serving: reading the tokens");
+    if (cli_try(cls_readback_get(s->readback, n, 1, &data), "bench: serving: reading the tokens"))
+        return 1;
     now = bench_clock();
     s->step_us[n] = now - s->last;
     s->last = now;
@@ -163,12 +165,13 @@ static int check(serving *s, const bench_setup *twin, const trace *t)
     step.logits.dtype = (int32_t)twin->dtype;
     step.tokens = bench_memory(&token, sizeof token);
     step.status = bench_memory(&status, sizeof status);
-    if (cls_slot_begin(twin->sampler, 0, &r->params, r->prompt, r->prompt_count, NULL, 0) != CLS_OK)
-        return cli_fail_library("bench: the reference");
+    if (cli_try(cls_slot_begin(twin->sampler, 0, &r->params, r->prompt, r->prompt_count, NULL, 0),
+                "bench: the reference"))
+        return 1;
     for (uint32_t i = 0; i < t->n; i++) {
         step.logits.values = bench_twin(twin, t->slot + (t->first + i) % BENCH_SPARE).logits;
-        if (cls_sample(twin->sampler, NULL, &step, 0, NULL, NULL) != CLS_OK)
-            return cli_fail_library("bench: the reference");
+        if (cli_try(cls_sample(twin->sampler, NULL, &step, 0, NULL, NULL), "bench: the reference"))
+            return 1;
         if (token != t->token[i] || status != t->status[i])
             return cli_fail("bench: serving, request %u, token %u: the device drew %d (status %d), "
                             "but the reference drew %d (status %d)",
@@ -203,10 +206,9 @@ static int open_serving(serving *s, const bench_setup *setup)
     s->changes = cli_alloc(most, 1);
     for (size_t i = 0; i < batch; i++)
         s->occupants[i].number = FREE;
-    if (cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback) !=
-        CLS_OK)
-        return cli_fail_library("bench: serving: the readback");
-    return 0;
+    return cli_try(
+        cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback),
+        "bench: serving: the readback");
 }
 
 /* Computes the medians of the quiet steps, before which no request joined or left, and of all. */
@@ -251,8 +253,9 @@ static int serve(serving *s, bench_served *served)
     served->requests = s->requests;
     medians(s, n - WARM, served);
     served->memory.struct_size = sizeof served->memory;
-    if (cls_sampler_memory(s->setup->sampler, &served->memory) != CLS_OK)
-        return cli_fail_library("bench: serving: the sampler's memory");
+    if (cli_try(cls_sampler_memory(s->setup->sampler, &served->memory),
+                "bench: serving: the sampler's memory"))
+        return 1;
     return check_all(s, served);
 }
 

@@ -60,7 +60,7 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     const cls_status status = cls_sampler_create(setup->on->context, &options, sampler);
     if (setup->on->cl != NULL) /* the host compiles nothing */
         cli_compile_done(status);
-    return status == CLS_OK ? 0 : cli_fail_library("bench: creating the sampler");
+    return cli_try(status, "bench: creating the sampler");
 }
 
 int bench_make_sampler(bench_setup *setup, uint32_t window)
@@ -81,7 +81,7 @@ int bench_make_kept(bench_setup *setup, const bench_case *c)
     setup->kept = new_buffer(setup, (size_t)setup->batch * setup->vocab * sizeof(int32_t), &error);
     cls_sampler_destroy(setup->sampler);
     setup->sampler = NULL;
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the buffer for kept sets", error);
+    return cli_try_opencl(error, "bench: the buffer for kept sets");
 }
 
 static size_t mask_size(const bench_setup *setup)
@@ -103,12 +103,12 @@ int bench_open_setup(bench_setup *setup)
     setup->mask_words = cli_alloc(mask_size(setup), 1);
     setup->ids = cli_alloc(setup->batch, (setup->longest + 1) * sizeof *setup->ids);
     setup->likeliest = cli_alloc(setup->batch + setup->spare, sizeof *setup->likeliest);
-    if (cls_context_create_host(NULL, &setup->host.context) != CLS_OK)
-        return cli_fail_library("bench: opening the host");
+    if (cli_try(cls_context_create_host(NULL, &setup->host.context), "bench: opening the host"))
+        return 1;
     setup->logits = new_buffer(setup, setup->size, &error);
     setup->mask = new_buffer(setup, mask_size(setup), &error);
     setup->tokens = new_buffer(setup, 2 * setup->batch * sizeof(int32_t), &error);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
+    return cli_try_opencl(error, "bench: the logits' buffers");
 }
 
 void bench_close_setup(bench_setup *setup)
@@ -153,7 +153,7 @@ int bench_write_rows(bench_setup *setup, bench_rows kind)
         return 1;
     error = clEnqueueWriteBuffer(setup->on->queue, setup->logits.buffer, CL_TRUE, 0, setup->size,
                                  setup->rows, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
+    return cli_try_opencl(error, "bench: writing the logits");
 }
 
 int bench_write_mask(bench_setup *setup, bench_mask kind)
@@ -164,5 +164,5 @@ int bench_write_mask(bench_setup *setup, bench_mask kind)
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
     error = clEnqueueWriteBuffer(setup->on->queue, setup->mask.buffer, CL_TRUE, 0, mask_size(setup),
                                  setup->mask_words, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the mask", error);
+    return cli_try_opencl(error, "bench: writing the mask");
 }

@@ -73,8 +73,8 @@ static int open_case(split_case *p)
     p->drawn = cli_alloc(size, 1);
     p->split = cli_alloc(n, size);
     p->tokens = clCreateBuffer(p->setup->on->cl, CL_MEM_READ_WRITE, n * size, NULL, &error);
-    if (error != CL_SUCCESS)
-        return cli_fail_opencl("bench: the shards' tokens", error);
+    if (cli_try_opencl(error, "bench: the shards' tokens"))
+        return 1;
     for (uint32_t i = 0; i < n; i++)
         if (open_shard(p, i))
             return 1;

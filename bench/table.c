@@ -156,8 +156,8 @@ static int print_about(const bench_setup *setup, const cli_target *target, const
     cls_device_info_init(&info);
     printf("%s, device %u\n[%u, %u] %s", target->device.name, (unsigned)target->index,
            (unsigned)rows, (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype));
-    if (!starts && cls_context_info(target->context, &info) != CLS_OK)
-        return cli_fail_library("bench");
+    if (!starts && cli_try(cls_context_info(target->context, &info), "bench"))
+        return 1;
     if (!starts)
         printf("; work-group %u, vector %u; ", (unsigned)info.work_group, (unsigned)info.vector);
     cli_put(starts ? "\n" : setup->shards != 0 ? "{shards} shards\n" : "floor: {floor}\n", first);

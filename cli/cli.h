@@ -42,13 +42,10 @@ void cli_warn(const char *format, ...);
 /* The exit status of a command that cannot run. */
 extern int cli_failure;
 
-/* Fails with the library's message if the call that returned this status failed. what: what was
- * attempted. */
+/* Fail if the call that returned this status failed, with what was attempted and the library's
+ * message, or OpenCL's number. */
 int cli_try(cls_status status, const char *what);
-
-/* Fail with the name of what was attempted, and the library's message or OpenCL's error number. */
-int cli_fail_library(const char *what);
-int cli_fail_opencl(const char *what, cl_int error);
+int cli_try_opencl(cl_int error, const char *what);
 
 /* Prints the sentence as cli_fail() does, and ends the process with cli_failure: what a command has
  * opened by then needs no care. Where a device is open, functions return instead. */

@@ -10,16 +10,14 @@
 
 #include "cli.h"
 
-int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
-
-int cli_fail_opencl(const char *what, cl_int error)
-{
-    return cli_fail("%s: OpenCL error %d", what, (int)error);
-}
-
 int cli_try(cls_status status, const char *what)
 {
-    return status == CLS_OK ? 0 : cli_fail_library(what);
+    return status == CLS_OK ? 0 : cli_fail("%s: %s", what, cls_error_message());
+}
+
+int cli_try_opencl(cl_int error, const char *what)
+{
+    return error == CL_SUCCESS ? 0 : cli_fail("%s: OpenCL error %d", what, (int)error);
 }
 
 /* ---------------------------------------------------------------------- choice */
@@ -142,7 +140,7 @@ int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
     target->cl = clCreateContext(NULL, 1, &target->device.id, NULL, NULL, &error);
     if (error == CL_SUCCESS)
         target->queue = clCreateCommandQueue(target->cl, target->device.id, properties, &error);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl(target->device.name, error);
+    return cli_try_opencl(error, target->device.name);
 }
 
 int cli_open_context(cli_target *target, const cls_context_options *options)

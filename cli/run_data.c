@@ -124,7 +124,7 @@ int run_kind(const run_statement *s, const char *name)
             return i;
     }
     run_die(s,
-            "kind=%.40s is no kind of rows; some are flat rows (spread-1e-6), peaked, language, "
+            "kind=%.40s is no kind of rows; some are spread-1e-6, peaked, language, "
             "quarter-ties, bits, all-NaN",
             name);
 }

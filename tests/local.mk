@@ -19,7 +19,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/ch
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
 	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host \
 	tests/unit/check_watermark
-long_tests = tests/device/check_shard_contexts tests/device/check_shard_edges \
+long_tests = tests/device/check_shard_contexts \
 	tests/device/check_tiers tests/device/check_binaries \
 	tests/stress/check_verify_chance tests/stress/check_verify_law
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.

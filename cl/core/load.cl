@@ -57,6 +57,7 @@ typedef ushort logit; /* bfloat16: the upper half of a float32 */
 #else
 #define WIDEN(v) as_float4(convert_uint4(v) << 16)
 #endif
+#define LOAD_WIDE(p, i) WIDEN(*(__global const ushort4 *)((p) + (i)))
 #define LOAD_2(p, i, a, b) \
     { \
         const ushort8 both = *(__global const ushort8 *)((p) + (i)); \

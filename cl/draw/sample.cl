@@ -95,7 +95,7 @@ static inline void job_end(row_job *w, int done)
  * `pass_scale`: the scale of what the pass has measured. */
 ONE_COPY u64 set_masses(const row_job *w, f32 pass_scale)
 {
-    u64 sum[2];
+    u64 sum[CLS_PIVOTS];
     if (w->pass.last.pivot >= 0 && w->c.scale == pass_scale) {
         sum[0] = pass_masses(&w->list, &w->pass.last, w->pass.by_tile, w->r.tiles, w->sums,
                              w->list.scratch);
@@ -103,8 +103,9 @@ ONE_COPY u64 set_masses(const row_job *w, f32 pass_scale)
         row_logits r = w->r;
         row_truncate(&r, &w->c.set);
         BARRIER(); /* every item has read sums[] */
-        fold_set(&r, FOLD_MASS, float_of_key(w->c.set.top_key), w->c.scale, 0, w->sums, sum,
-                 w->list.scratch);
+        fold q = fold_of(float_of_key(w->c.set.top_key), w->c.scale);
+        q.out = w->sums;
+        fold_row(&r, FOLD_MASS, FOLD_MASS, &q, sum, w->list.scratch);
     }
     BARRIER();
     return sum[0];

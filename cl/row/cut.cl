@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cut: finds the exact place of a cut in the order, down to the id among tokens of equal
  * keys, and the masses of what it keeps. */
-#include "row/measure.cl"
+#include "row/fold.cl"
 #include "row/shortlist.cl"
 
 /* A lower cut, and how the masses by tile of what it keeps follow from the pass: take the masses
@@ -13,32 +13,6 @@ typedef struct cut {
     int from_below, tied; /* tied: not the list but sums[] has what each tile keeps of the ties */
     u32 kept;             /* ranks of the list */
 } cut;
-
-/* Shrinks (lo, hi] to the keys that occur in it, by the whole group: hi becomes the largest, lo + 1
- * the least. */
-ONE_COPY void key_range(const row_logits *r, i32 *lo, i32 *hi, __local u64 *scratch)
-{
-    const f32 under = above(*lo), over = above(*hi);
-    FV least = (FV)(CLS_INF), most = (FV)(CLS_MASKED);
-    for (u32 m = LOCAL_ID; m < max_tiles(r); m += WGS) {
-        if (r->key[m] > *lo) {
-            const int kind = max_tile_kind(r, m);
-            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-                const FV x = clean_v(load_v(r, m * CLS_MAX_TILE + v, kind));
-                const IV hit = (x > under) & (x <= over);
-                least = (hit & (x < least)) ? x : least;
-                most = (hit & (x > most)) ? x : most;
-            }
-        }
-    }
-    const f32 top = wg_fmax(FMAX(most), scratch), bottom = wg_fmin(FMIN(least), scratch);
-    if (bottom <= top) {
-        *lo = key_of(clean(bottom)) - 1;
-        *hi = key_of(clean(top));
-    } else {
-        *lo = *hi; /* no key occurs: the measure is the same in all of the interval */
-    }
-}
 
 /* What one token of a key adds to a tile's measure. */
 static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
@@ -61,26 +35,21 @@ ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u
                      __global u64 *sums, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
-    u64 total = 0;
+    fold q = fold_of(0.0f, 1.0f);
+    u64 sum[CLS_PIVOTS], total = 0;
     i32 id = CLS_MAX_ID;
+    q.lo = key - 1;
+    q.hi = key;
+    q.out = sums;
+    fold_row(r, FOLD_COUNT, FOLD_COUNT, &q, sum, scratch);
+    BARRIER();
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < r->tiles; t += WGS) {
-        const i32 top = tile_max_key(r->key, t);
-        u64 mass = 0;
-        if (top >= key) {
-            const int kind = tile_kind(r, t);
-            const u32 n = tile_vectors(r, t);
+        if (sums[t] != 0) {
             const cls_unit unit = tile_unit(r->key, t, m->row_max, m->exponent, m->scale);
-            const u64 one = tie_measure(m, key, &unit);
-            IV c = (IV)(0);
-            for (u32 v = 0; v < n; v++) {
-                const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
-                c += (x > under) & (x <= over);
-            }
-            mass = one * COUNT(c);
+            sums[t] *= tie_measure(m, key, &unit);
         }
-        sums[t] = mass;
-        total += mass;
+        total += sums[t];
     }
     total = base + wg_mass(total, scratch);
     BARRIER();

@@ -1,45 +1,99 @@
 /* SPDX-License-Identifier: MIT */
-/* fold: the loop over a row's tiles that sums up what a stage needs to know of the current set. */
+/* fold: the loop over a row's tiles. What it sums up is a constant where it is compiled. */
 #include "row/measure.cl"
 #include "row/terms.cl"
 
-/* What is folded. */
-enum {
-    FOLD_MASS = CLS_SUM_MASS,
-    FOLD_DEPTHS = CLS_SUM_DEPTHS,
-    FOLD_SQUARES = CLS_SUM_SQUARES,
-    FOLD_UNITS = CLS_SUM_UNITS, /* and their squares, in the second sum */
-    FOLD_ADAPTED,               /* the weights of adaptive p */
-    FOLD_NEAREST,               /* the two masses around the aim of adaptive p */
-};
+/* What is folded, and for whom. */
+#define EACH_FOLD(KIND) \
+    KIND(MASS)   /* the mass, and in the second sum the number of tokens */ \
+    KIND(ABOVE)  /* the masses above each of four keys */ \
+    KIND(COUNT)  /* the number of tokens */ \
+    KIND(COUNTS) /* those above each of four keys */ \
+    KIND(DEPTHS) /* these and the next ones as CLS_SUM_* */ \
+    KIND(SQUARES) \
+    KIND(UNITS)   /* and their squares, in the second sum */ \
+    KIND(ADAPTED) /* the weights of adaptive p */ \
+    KIND(NEAREST) /* the two masses around the aim of adaptive p */ \
+    KIND(RANGE)   /* the least and the largest logit, as the bits of floats */
+#define FOLD_BIT(kind) FOLD_BIT_##kind,
+#define FOLD_KIND(kind) FOLD_##kind = 1 << FOLD_BIT_##kind,
+enum { EACH_FOLD(FOLD_BIT) };
+enum { EACH_FOLD(FOLD_KIND) };
+/* `kinds`, a constant: what may be folded at a place of the source. */
+#define IS(some) ((kinds & (some)) != 0 && ((kinds & (some)) == kinds || (what & (some)) != 0))
+#define STORES (q->out != 0)
+#define BOUNDS (FOLD_ABOVE | FOLD_COUNTS)
+#define WEIGHS (FOLD_MASS | FOLD_ABOVE | FOLD_DEPTHS | FOLD_SQUARES | FOLD_ADAPTED | FOLD_NEAREST)
 
-/* Loads UNROLL vectors, in which tokens that the row does not have are -inf. Only one copy adjusts
- * tokens: it would else be compiled for each sum. */
+/* Which tokens are folded: those of the row with lo < key <= hi. */
+typedef struct fold {
+    f32 top, scale; /* the set's largest logit, and the scale (or the grid of the units) */
+    i32 lo, hi;
+    i32 key[CLS_PIVOTS]; /* the four keys, ascending, none below lo */
+    const kept_set *set; /* for adaptive p */
+    __global u64 *out;   /* if there: gets the sums of each tile, four or one of them, */
+    u32 stride;          /* of which those of tile t begin at t * stride */
+} fold;
+
+static inline fold fold_of(f32 top, f32 scale)
+{
+    const fold q = {top, scale, CLS_KEY_NONE, CLS_KEY_INF, {0, 0, 0, 0}, 0, 0, 1};
+    return q;
+}
+
+/* One item keeps vectors of sums for a tile. An item of a group has one vector of it, whose lanes
+ * are added up at once: vectors of sums would occupy 32 registers. */
+#if WGS == 1
+typedef weight_sum fold_sum;
+#define FOLD_SUM(p) &s##p
+/* Compilers make one masked addition of acc = x > b ? acc + w : acc. */
+#define FOLD_OVER(g) \
+    s->low = x[g] > b ? s->low + w[g] : s->low; \
+    s->high = x[g] > b ? s->high + (w[g] >> 7) : s->high;
+#define FOLD_ADD(s, w, spare) sum_vectors(s, w);
+#else
+typedef u64 fold_sum;
+#define FOLD_SUM(p) (sum + p)
+#define FOLD_OVER(g) *s += SUM_64(x[g] > b ? w[g] : none) << spare;
+#define FOLD_ADD(s, w, spare) *(s) += SUM_64(w[0]) << spare;
+#endif
+static inline void fold_over(fold_sum *s, const FV *x, const UV *w, f32 b, u32 spare)
+{
+    const UV none = (UV)(0u);
+    EACH_UNROLLED(FOLD_OVER)
+}
+
+/* Loads UNROLL vectors. Only one copy adjusts tokens: it would else be compiled for each sum. */
 #define FOLD_COPY(g) vectors[g] = x[g];
 #define FOLD_TAKE(g) x[g] = vectors[g];
-#define FOLD_CLIP(g) x[g] = ((x[g] > w->under) & (x[g] <= w->over)) ? x[g] : (FV)(CLS_MASKED);
-#define FOLD_CLEAN(g) x[g] = clean_v(x[g]);
-ONE_COPY void fold_load_adjusted(const row_logits *r, u32 i, int kind, FV *vectors)
+ONE_COPY void fold_load_adjusted(const row_logits *r, u32 i, int kind, f32 least, FV *vectors)
 {
     FV x[UNROLL];
-    load_vectors(r, i, VEC, kind, x);
+    load_vectors(r, i, VEC, kind, least, x);
     EACH_UNROLLED(FOLD_COPY)
 }
-static inline __attribute__((always_inline)) void fold_load(const row_logits *r, u32 i, int kind,
-                                                            const window *w, FV *x)
+static inline void fold_load(const row_logits *r, u32 i, int kind, f32 least, FV *x)
 {
     if (kind == TILE_RAW) {
-        load_vectors(r, i, VEC, TILE_RAW, x);
-        EACH_UNROLLED(FOLD_CLEAN)
+#if WIDE
+        x[0] = r->wide ? LOAD_WIDE(r->x, i) : LOAD_NARROW(r->x, i);
+#else
+        load_vectors(r, i, VEC, TILE_RAW, least, x);
+#endif
     } else {
         FV vectors[UNROLL];
-        fold_load_adjusted(r, i, kind, vectors);
+        fold_load_adjusted(r, i, kind, least, vectors);
         EACH_UNROLLED(FOLD_TAKE)
     }
-    EACH_UNROLLED(FOLD_CLIP)
 }
 
+#define FOLD_CLIP(g) x[g] = ((x[g] > in.under) & (x[g] <= in.over)) ? x[g] : (FV)(CLS_MASKED);
+#define FOLD_CLEAN(g) x[g] = clean_v(x[g]);
+#define FOLD_ONE(g) w[g] = one[g] = (UV)(1u);
 #define FOLD_LOSE(g) w[g] = w[g] >> lost;
+#define FOLD_PIVOT(p) fold_over(FOLD_SUM(p), x, w, LARGER(b##p, in.under), spare);
+#define FOLD_NONE(p) weight_sum s##p = {(UV)(0u), (UV)(0u)};
+#define FOLD_END(p) sum[p] += sum_total(&s##p) << spare;
 #define FOLD_DEPTH(g) terms += depth_term_v(x[g], w[g], top, scale, unit.shift);
 #define FOLD_SQUARE(g) terms += square_term_v(w[g], unit.shift);
 #define FOLD_UNIT(g) \
@@ -52,114 +106,245 @@ static inline __attribute__((always_inline)) void fold_load(const row_logits *r,
     terms += TO_LV(x[g] > CLS_MASKED ? adapted_weights(set, w[g], unit.shift) : (UV)(0u));
 #define FOLD_AROUND(g) \
     { \
-        const IV in = x[g] > CLS_MASKED, over = w[g] >= (UV)(edge); \
-        below = max(below, (in & ~over) ? w[g] + 1u : (UV)(0u)); \
-        beyond = min(beyond, (in & over) ? w[g] : (UV)(0xffffffffu)); \
+        const IV here = x[g] > CLS_MASKED, beyond = w[g] >= (UV)(edge); \
+        low = max(low, (here & ~beyond) ? w[g] + 1u : (UV)(0u)); \
+        high = min(high, (here & beyond) ? w[g] : (UV)(0xffffffffu)); \
     }
+#define FOLD_ENDS(g) \
+    least_v = (x[g] > CLS_MASKED) & (x[g] < least_v) ? x[g] : least_v; \
+    most_v = x[g] > most_v ? x[g] : most_v;
 
-/* Folds a row. With `out` each item takes whole tiles, whose sums go there; else the items share
- * each tile: a row of 128,256 tokens has 126 of them, fewer than a group of 256 has items. */
-static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r, const u32 what,
-                                                             f32 top, f32 scale,
-                                                             const kept_set *set, __global u64 *out,
-                                                             u64 *sum, around_aim *aim)
+/* Stores the sums of a tile, from those of the items. */
+static inline void fold_store(const u64 *part, u32 sums, __global u64 *out, __local u64 *scratch)
 {
-    row_logits own = *r;
-    const i32 exponent = split(top, scale).exponent,
-              lowest = r->truncated && r->cut_key != CLS_KEY_NONE ? r->cut_key - 1 : CLS_KEY_NONE;
-    const u32 lid = LOCAL_ID;
-    u64 first_sum = 0, second_sum = 0, largest = 0, least = ~(u64)0;
-    for (u32 t = out != 0 ? lid : 0u; t < r->tiles; t += out != 0 ? WGS : 1) {
-        u64 part = 0;
-        if (tile_max_key(r->key, t) > lowest) {
-            const window in = window_of(r, t);
-            const cls_unit unit = tile_unit(r->key, t, top, exponent, scale);
-            const u32 n = tile_vectors(r, t), step = out != 0 ? UNROLL : UNROLL * WGS;
-            const u32 lost = lost_bits(unit.shift);
-            weight_sum mass = {(UV)(0u), (UV)(0u)};
-            own.truncated = (u32)in.by_id;
-            for (u32 v = out != 0 ? 0u : lid * UNROLL; v < n; v += step) {
-                const u32 i = t * CLS_TILE + v * VEC, m = i / CLS_MAX_TILE;
-                FV x[UNROLL];
-                UV w[UNROLL], units = (UV)(0u);
-                LV terms = (LV)(0);
-                if (r->key[m] <= lowest)
-                    continue;
-                fold_load(&own, i, max_tile_kind(&own, m), &in, x);
-                if (what == FOLD_UNITS) {
-                    EACH_UNROLLED(FOLD_UNIT)
-                    second_sum += LSUM(terms);
-                    part += USUM(units);
-                    continue;
-                }
-                weigh_vectors(x, w, unit.max, scale, unit.fraction);
-                if (what == FOLD_MASS) {
-                    EACH_UNROLLED(FOLD_LOSE)
-                    sum_vectors(&mass, w);
-                    continue;
-                }
-                if (what == FOLD_NEAREST) {
-                    const u32 edge = weight_of_mass(mass_above_aim(set), unit.shift);
-                    UV below = (UV)(0u), beyond = (UV)(0xffffffffu);
-                    EACH_UNROLLED(FOLD_AROUND)
-                    const u32 low = UMAX(below), high = UMIN(beyond);
-                    if (low != 0)
-                        largest = max(largest, to_row_units(low - 1, unit.shift) + 1);
-                    if (high != 0xffffffffu)
-                        least = min(least, to_row_units(high, unit.shift));
-                } else if (what == FOLD_DEPTHS) {
-                    EACH_UNROLLED(FOLD_DEPTH)
-                } else if (what == FOLD_SQUARES) {
-                    EACH_UNROLLED(FOLD_SQUARE)
-                } else {
-                    EACH_UNROLLED(FOLD_WEIGHT)
-                }
-                part += LSUM(terms);
-            }
-            if (what == FOLD_MASS)
-                part = sum_total(&mass) << spare_bits(unit.shift);
-        }
-        if (out != 0)
-            out[t] = part;
-        first_sum += part;
+#if WGS == 1
+    for (u32 p = 0; p < sums; p++)
+        out[p] = part[p];
+#else
+    const u32 side = min(WG_SIDE, WGS);
+    LOCAL_BARRIER();
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        if (p < sums)
+            scratch[p * WGS + LOCAL_ID] = part[p];
+    LOCAL_BARRIER();
+    for (u32 i = LOCAL_ID; i < sums * side; i += WGS) {
+        __local u64 *const column = scratch + i / side * WGS + i % side;
+        u64 sum = column[0];
+        for (u32 j = side; i % side + j < WGS; j += side)
+            sum += column[j];
+        column[0] = sum;
     }
-    sum[0] = first_sum;
-    sum[1] = second_sum;
-    aim->below = largest;
-    aim->above = least;
+    LOCAL_BARRIER();
+    for (u32 p = LOCAL_ID; p < sums; p += WGS) {
+        u64 sum = 0;
+        for (u32 j = 0; j < side; j++)
+            sum += scratch[p * WGS + j];
+        out[p] = sum;
+    }
+#endif
 }
 
-/* Does this by the whole group: sum[] has two sums. For FOLD_NEAREST the first one is the set's
- * least depth by adaptive p. Compilers for CPUs make a loop of each kind. */
-ONE_COPY void fold_set(const row_logits *r, u32 what, f32 top, f32 scale, const kept_set *set,
-                       __global u64 *out, u64 *sum, __local u64 *scratch)
+/* Folds tiles first to last - 1; the items share each tile. sum[] gets what this item has found,
+ * and q->out[] the sums of tiles, for which `scratch` has room for a u64 for each item and sum. */
+static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r, const u32 kinds,
+                                                             u32 what, const fold *q, u32 first,
+                                                             u32 last, u64 *sum,
+                                                             __local u64 *scratch)
 {
-    around_aim aim;
-    switch (what) {
-    case FOLD_MASS:
-        fold_tiles(r, FOLD_MASS, top, scale, set, out, sum, &aim);
-        break;
-    case FOLD_DEPTHS:
-        fold_tiles(r, FOLD_DEPTHS, top, scale, set, 0, sum, &aim);
-        break;
-    case FOLD_SQUARES:
-        fold_tiles(r, FOLD_SQUARES, top, scale, set, 0, sum, &aim);
-        break;
-    case FOLD_UNITS:
-        fold_tiles(r, FOLD_UNITS, top, scale, set, 0, sum, &aim);
-        break;
-    case FOLD_ADAPTED:
-        fold_tiles(r, FOLD_ADAPTED, top, scale, set, out, sum, &aim);
-        break;
-    default:
-        fold_tiles(r, FOLD_NEAREST, top, scale, set, 0, sum, &aim);
-        break;
+    row_logits own = *r;
+    const f32 top = q->top, scale = q->scale, under = above(q->lo),
+              over = q->hi == CLS_KEY_INF ? CLS_INF : above(q->hi), b0 = above(q->key[0]),
+              b1 = above(q->key[1]), b2 = above(q->key[2]), b3 = above(q->key[3]);
+    const kept_set *const set = q->set;
+    const i32 exponent = split(top, scale).exponent,
+              cut = r->truncated && r->cut_key != CLS_KEY_NONE ? r->cut_key - 1 : CLS_KEY_NONE,
+              lowest = cut > q->lo ? cut : q->lo;
+    const f32 least = least_above(r, above(lowest));
+    const u32 sums = IS(BOUNDS) ? CLS_PIVOTS : 1;
+    const window all = {CLS_MASKED, CLS_INF, (int)r->truncated};
+    f32 bottom = CLS_INF, most = CLS_MASKED;
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        sum[p] = IS(FOLD_NEAREST) && p == 1 ? ~(u64)0 : 0;
+    for (u32 tile = first; tile < last; tile++) {
+        u64 part[CLS_PIVOTS] = {sum[0], sum[1], sum[2], sum[3]};
+        if (tile_max_key(r->key, tile) > lowest) {
+            /* Groups load what no cut has left out, for fewer registers. */
+            window in = WGS == 1 ? window_of(r, tile) : all;
+            cls_unit unit = {0.0f, 0.0f, 0};
+#if WGS == 1
+            CLS_EACH_4(FOLD_NONE)
+#endif
+            FV least_v = (FV)(CLS_INF), most_v = (FV)(CLS_MASKED);
+            in.under = LARGER(in.under, under);
+            in.over = SMALLER(in.over, over);
+            own.truncated = (u32)in.by_id;
+            const u32 vectors = tile_vectors(r, tile);
+            if (IS(WEIGHS))
+                unit = tile_unit(r->key, tile, top, exponent, scale);
+            const u32 lost = lost_bits(unit.shift),
+                      spare = IS(WEIGHS) ? spare_bits(unit.shift) : 0u;
+            const int clips = in.over < CLS_INF || (!IS(BOUNDS) && in.under > CLS_MASKED);
+            for (u32 v = LOCAL_ID * UNROLL; v < vectors; v += WGS * UNROLL) {
+                const u32 i = tile * CLS_TILE + v * VEC, m = i / CLS_MAX_TILE;
+                if (r->key[m] <= lowest)
+                    continue;
+                FV x[UNROLL];
+                UV w[UNROLL], one[UNROLL], units = (UV)(0u);
+                LV terms = (LV)(0);
+                fold_load(&own, i, max_tile_kind(&own, m), least, x);
+                if (IS(FOLD_DEPTHS | FOLD_UNITS)) {
+                    EACH_UNROLLED(FOLD_CLEAN)
+                }
+                if (clips) {
+                    EACH_UNROLLED(FOLD_CLIP)
+                }
+                EACH_UNROLLED(FOLD_ONE)
+                if (IS(WEIGHS))
+                    weigh_vectors(x, w, unit.max, scale, unit.fraction);
+                if (IS(FOLD_MASS | FOLD_ABOVE)) {
+                    EACH_UNROLLED(FOLD_LOSE)
+                }
+                if (IS(BOUNDS)) {
+                    CLS_EACH_4(FOLD_PIVOT)
+                } else if (IS(FOLD_COUNT)) {
+                    fold_over(FOLD_SUM(0), x, one, CLS_MASKED, 0u);
+                } else if (IS(FOLD_MASS)) {
+                    FOLD_ADD(FOLD_SUM(0), w, spare)
+                    fold_over(FOLD_SUM(1), x, one, CLS_MASKED, 0u);
+                } else if (IS(FOLD_UNITS)) {
+                    EACH_UNROLLED(FOLD_UNIT)
+                    sum[0] += USUM(units);
+                    sum[1] += LSUM(terms);
+                } else if (IS(FOLD_NEAREST)) {
+                    const u32 edge = weight_of_mass(mass_above_aim(set), unit.shift);
+                    UV low = (UV)(0u), high = (UV)(0xffffffffu);
+                    EACH_UNROLLED(FOLD_AROUND)
+                    const u32 below = UMAX(low), beyond = UMIN(high);
+                    if (below != 0)
+                        sum[0] = max(sum[0], to_row_units(below - 1, unit.shift) + 1);
+                    if (beyond != 0xffffffffu)
+                        sum[1] = min(sum[1], to_row_units(beyond, unit.shift));
+                } else if (IS(FOLD_RANGE)) {
+                    EACH_UNROLLED(FOLD_ENDS)
+                } else if (IS(FOLD_DEPTHS)) {
+                    EACH_UNROLLED(FOLD_DEPTH)
+                } else if (IS(FOLD_SQUARES)) {
+                    EACH_UNROLLED(FOLD_SQUARE)
+                } else if (IS(FOLD_ADAPTED)) {
+                    EACH_UNROLLED(FOLD_WEIGHT)
+                }
+                if (IS(FOLD_DEPTHS | FOLD_SQUARES | FOLD_ADAPTED))
+                    sum[0] += LSUM(terms);
+            }
+#if WGS == 1
+            if (IS(BOUNDS)) {
+                CLS_EACH_4(FOLD_END)
+            } else if (IS(FOLD_COUNT | FOLD_MASS)) {
+                FOLD_END(0)
+                sum[1] += sum_total(&s1);
+            }
+#endif
+            if (IS(FOLD_RANGE)) {
+                bottom = SMALLER(bottom, FMIN(least_v));
+                most = LARGER(most, FMAX(most_v));
+            }
+        }
+        if (STORES) {
+            for (u32 p = 0; p < CLS_PIVOTS; p++)
+                part[p] = sum[p] - part[p];
+            fold_store(part, sums, q->out + tile * q->stride, scratch);
+        }
     }
-    if (what == FOLD_NEAREST) {
-        sum[0] = (u64)wg_umin(least_depth(set, &aim), scratch);
-        return;
+    if (IS(FOLD_RANGE)) {
+        sum[0] = as_uint(bottom);
+        sum[1] = as_uint(most);
     }
-    sum[0] = wg_mass(sum[0], scratch);
-    if (what == FOLD_UNITS)
-        sum[1] = wg_mass(sum[1], scratch);
+}
+
+/* The same. Compilers for CPUs make one function of each kind. */
+#if WGS == 1
+#define FOLD_FUNCTION(kind) \
+    ONE_COPY void fold_tiles_##kind(const row_logits *r, const fold *q, u32 first, u32 last, \
+                                    u64 *sum) \
+    { \
+        fold_tiles(r, FOLD_##kind, FOLD_##kind, q, first, last, sum, 0); \
+    }
+EACH_FOLD(FOLD_FUNCTION)
+#define FOLD_CALL(kind) \
+    if (IS(FOLD_##kind)) \
+        fold_tiles_##kind(r, q, first, last, sum);
+#endif
+static inline void fold_part(const row_logits *r, const u32 kinds, u32 what, const fold *q,
+                             u32 first, u32 last, u64 *sum, __local u64 *scratch)
+{
+#if WGS == 1
+    EACH_FOLD(FOLD_CALL)
+#else
+    fold_tiles(r, kinds, what, q, first, last, sum, scratch);
+#endif
+}
+
+/* Folds a row by the whole group; each sum gets that of all items. */
+static inline void fold_row(const row_logits *r, const u32 kinds, u32 what, const fold *q, u64 *sum,
+                            __local u64 *scratch)
+{
+    fold_part(r, kinds, what, q, 0, r->tiles, sum, scratch);
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        if (p == 0 || (kinds & BOUNDS) || (p == 1 && (kinds & (FOLD_MASS | FOLD_UNITS))))
+            sum[p] = wg_mass(sum[p], scratch);
+}
+
+/* Returns the number of the row's tokens above a key. */
+static inline u32 tokens_above(const row_logits *r, i32 key, __local u64 *scratch)
+{
+    fold q = fold_of(0.0f, 1.0f);
+    u64 sum[CLS_PIVOTS];
+    q.lo = key;
+    fold_row(r, FOLD_COUNT, FOLD_COUNT, &q, sum, scratch);
+    return u64_lo(sum[0]);
+}
+
+/* Sums up what the whole row has above each of four ascending keys. */
+static inline void measure_row(const row_logits *r, const measure *m, const i32 *key, u64 *sum,
+                               __local u64 *scratch)
+{
+    fold q = fold_of(m->row_max, m->scale);
+    q.lo = key[0];
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        q.key[p] = key[p];
+    fold_row(r, BOUNDS, m->counts ? FOLD_COUNTS : FOLD_ABOVE, &q, sum, scratch);
+}
+
+static inline void tokens_above_each(const row_logits *r, const i32 *key, u64 *count,
+                                     __local u64 *scratch)
+{
+    const measure m = measure_of(1, 0.0f, 1.0f);
+    measure_row(r, &m, key, count, scratch);
+}
+
+/* Shrinks (lo, hi] to the keys that occur in it: hi becomes the largest, lo + 1 the least. */
+ONE_COPY void key_range(const row_logits *r, i32 *lo, i32 *hi, __local u64 *scratch)
+{
+    fold q = fold_of(0.0f, 1.0f);
+    u64 ends[CLS_PIVOTS];
+    q.lo = *lo;
+    q.hi = *hi;
+    fold_part(r, FOLD_RANGE, FOLD_RANGE, &q, 0, r->tiles, ends, scratch);
+    const f32 bottom = wg_fmin(as_float(u64_lo(ends[0])), scratch),
+              top = wg_fmax(as_float(u64_lo(ends[1])), scratch);
+    if (bottom <= top) {
+        *lo = key_of(clean(bottom)) - 1;
+        *hi = key_of(clean(top));
+    } else {
+        *lo = *hi; /* no key occurs: the measure is the same in all of the interval */
+    }
+}
+
+/* Returns the least depth by adaptive p of a set. */
+ONE_COPY u32 fold_least_depth(const row_logits *r, const fold *q, __local u64 *scratch)
+{
+    u64 ends[CLS_PIVOTS];
+    fold_part(r, FOLD_NEAREST, FOLD_NEAREST, q, 0, r->tiles, ends, scratch);
+    const around_aim aim = {ends[0], ends[1]};
+    return wg_umin(least_depth(q->set, &aim), scratch);
 }

@@ -89,9 +89,11 @@ typedef struct row_job {
 static inline u64 need(const row_job *w, cls_sum what)
 {
 #if SEARCH
-    u64 sum[2];
     if (!w->listed) {
-        fold_set(&w->r, what, w->top, w->scale, 0, 0, sum, w->list.scratch);
+        const fold q = fold_of(w->top, w->scale);
+        u64 sum[CLS_PIVOTS];
+        const u32 kind = what == CLS_SUM_DEPTHS ? FOLD_DEPTHS : FOLD_SQUARES;
+        fold_row(&w->r, FOLD_DEPTHS | FOLD_SQUARES, kind, &q, sum, w->list.scratch);
         return sum[0];
     }
 #endif
@@ -102,7 +104,11 @@ static inline void need_units(const row_job *w, f32 grid, u64 *sum)
 {
 #if SEARCH
     if (!w->listed) {
-        fold_set(&w->r, FOLD_UNITS, w->top, grid, 0, 0, sum, w->list.scratch);
+        const fold q = fold_of(w->top, grid);
+        u64 units[CLS_PIVOTS];
+        fold_row(&w->r, FOLD_UNITS, FOLD_UNITS, &q, units, w->list.scratch);
+        sum[0] = units[0];
+        sum[1] = units[1];
         return;
     }
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* measure: divides tiles among the items of a group, and sums up what a row has above given keys,
- * as masses or counts. */
+/* measure: divides tiles among the items of a group, and says what is summed up of them. */
 #include "row/tiles.cl"
 #include "row/set.cl"
 
@@ -140,107 +139,6 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
     return m;
 }
 
-#if WGS == 1
-
-/* Compilers make one masked addition of acc = x > b ? acc + w : acc. */
-#define STEP_ABOVE(g) \
-    { \
-        const UV low = w[g] >> lost, high = low >> 7; \
-        l0 = x[g] > b0 ? l0 + low : l0; \
-        h0 = x[g] > b0 ? h0 + high : h0; \
-        l1 = x[g] > b1 ? l1 + low : l1; \
-        h1 = x[g] > b1 ? h1 + high : h1; \
-        l2 = x[g] > b2 ? l2 + low : l2; \
-        h2 = x[g] > b2 ? h2 + high : h2; \
-        l3 = x[g] > b3 ? l3 + low : l3; \
-        h3 = x[g] > b3 ? h3 + high : h3; \
-    }
-
-#define STEP_ONE(g) w[g] = (UV)(1u);
-
-/* Sums up what a tile has above each pivot, in units that measure_finish() converts to the row's
- * unit. */
-static inline void measure_vectors(const row_logits *r, u32 tile, const measure *m,
-                                   const cls_unit *unit, const f32 *bound, u64 *sum)
-{
-    const int kind = tile_kind(r, tile);
-    const u32 n = tile_vectors(r, tile);
-    const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
-    const u32 lost = m->counts ? 0u : lost_bits(unit->shift);
-    const UV zero = (UV)(0u);
-    UV h0 = zero, h1 = zero, h2 = zero, h3 = zero, l0 = zero, l1 = zero, l2 = zero, l3 = zero;
-    for (u32 v = 0; v < n; v += UNROLL) {
-        FV x[UNROLL];
-        UV w[UNROLL];
-        load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
-        if (m->counts) {
-            EACH_UNROLLED(STEP_ONE)
-        } else {
-            weigh_vectors(x, w, unit->max, m->scale, unit->fraction);
-        }
-        EACH_UNROLLED(STEP_ABOVE)
-    }
-    const weight_sum s0 = {h0, l0}, s1 = {h1, l1}, s2 = {h2, l2}, s3 = {h3, l3};
-    sum[0] = sum_total(&s0);
-    sum[1] = sum_total(&s1);
-    sum[2] = sum_total(&s2);
-    sum[3] = sum_total(&s3);
-}
-
-/* Does the same for masses above one key, with a quarter of the additions. */
-#define STEP_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : zero;
-static inline u64 measure_over(const row_logits *r, u32 tile, const measure *m,
-                               const cls_unit *unit, f32 bound)
-{
-    const int kind = tile_kind(r, tile);
-    const u32 n = tile_vectors(r, tile), lost = lost_bits(unit->shift);
-    const UV zero = (UV)(0u);
-    weight_sum sum = {zero, zero};
-    for (u32 v = 0; v < n; v += UNROLL) {
-        FV x[UNROLL];
-        UV w[UNROLL];
-        load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
-        weigh_vectors(x, w, unit->max, m->scale, unit->fraction);
-        EACH_UNROLLED(STEP_OVER)
-        sum_vectors(&sum, w);
-    }
-    return sum_total(&sum);
-}
-
-#else
-
-/* Sums up what a share has above each of the first n pivots. The result is stored in sum[p *
- * TEAM_SUMS], or added to that. */
-#define SHARE_ABOVE(g) (x[g] > b ? w[g] : zero)
-#define SHARE_ONE(g) w[g] = (UV)(1u);
-#define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
-static inline void share_measure(const FV *x, const measure *m, const cls_unit *unit,
-                                 const f32 *bound, u32 n, int adds, __local u64 *sum)
-{
-    const u32 lost = lost_bits(unit->shift);
-    const UV zero = (UV)(0u);
-    UV w[4];
-    if (m->counts) {
-        CLS_EACH_4(SHARE_ONE)
-    } else {
-        CLS_EACH_4(SHARE_WEIGHT)
-    }
-    for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        const f32 b = bound[p];
-        if (p < n) {
-            const u64 amount =
-                SUM_64(SHARE_ABOVE(0) + SHARE_ABOVE(1)) + SUM_64(SHARE_ABOVE(2) + SHARE_ABOVE(3));
-            sum[p * TEAM_SUMS] = adds ? sum[p * TEAM_SUMS] + amount : amount;
-        }
-    }
-}
-#endif
-
-static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit)
-{
-    return sum << (m->counts ? 0u : spare_bits(unit->shift));
-}
-
 /* A tile's tokens that the row still has are those above `under` and not above `over`; or, with
  * `by_id`, where a cut lies at a token of the tile, those that truncate_v() leaves. */
 typedef struct window {
@@ -263,45 +161,4 @@ static inline window window_of(const row_logits *r, u32 tile)
         }
     }
     return w;
-}
-
-/* Sums up what the whole row has above each of four keys, by the whole group. */
-ONE_COPY void measure_row(const row_logits *r, const measure *m, const i32 *key, u64 *sum,
-                          __local u64 *scratch)
-{
-    row_logits own = *r;
-    for (u32 p = 0; p < CLS_PIVOTS; p++)
-        sum[p] = 0;
-    for (u32 t = 0; t < r->tiles; t++) {
-        const i32 top = tile_max_key(r->key, t);
-        if (top <= key[0])
-            continue;
-        const cls_unit unit = tile_unit(r->key, t, m->row_max, m->exponent, m->scale);
-        const window in = window_of(r, t);
-        f32 bound[CLS_PIVOTS];
-        own.truncated = in.by_id || in.over < CLS_INF;
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            bound[p] = LARGER(above(key[p]), in.under);
-#if WGS == 1
-        u64 part[CLS_PIVOTS];
-        measure_vectors(&own, t, m, &unit, bound, part);
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            sum[p] += measure_finish(part[p], m, &unit);
-#else
-        /* An item of a large group has one vector of a tile. Its lanes are added up at once:
-         * vectors of sums, as above, would occupy 32 registers. */
-        const int kind = tile_kind(&own, t);
-        const u32 lost = m->counts ? 0u : lost_bits(unit.shift);
-        const u32 n = tile_vectors(r, t);
-        for (u32 v = LOCAL_ID; v < n; v += WGS) {
-            const FV x = load_v(&own, t * CLS_TILE + v * VEC, kind);
-            const UV w =
-                m->counts ? (UV)(1u) : weight_v(x, unit.max, m->scale, unit.fraction) >> lost;
-            for (u32 p = 0; p < CLS_PIVOTS; p++)
-                sum[p] = sum[p] + measure_finish(SUM_64(x > bound[p] ? w : (UV)(0u)), m, &unit);
-        }
-#endif
-    }
-    for (u32 p = 0; p < CLS_PIVOTS; p++)
-        sum[p] = wg_mass(sum[p], scratch);
 }

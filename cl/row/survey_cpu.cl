@@ -239,8 +239,8 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             FV x[UNROLL], next[UNROLL];
             UV w[UNROLL];
-            load_vectors(r, i, VEC, TILE_RAW, x);
-            load_vectors(r, i + CLS_TILE, VEC, TILE_RAW, next);
+            load_vectors(r, i, VEC, TILE_RAW, CLS_MASKED, x);
+            load_vectors(r, i + CLS_TILE, VEC, TILE_RAW, CLS_MASKED, next);
             weigh_vectors(x, w, tile_max, scale, fraction);
             sum_vectors(&weights, w);
             EACH_UNROLLED(STEP_MAXIMA)
@@ -268,7 +268,7 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
         if (kept) {
             EACH_UNROLLED(STEP_KEPT)
         } else {
-            load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
+            load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, CLS_MASKED, x);
         }
         weigh_vectors(x, w, tile_max, scale, fraction);
         sum_vectors(&sum, w);

@@ -157,8 +157,8 @@ static inline FV load_v(const row_logits *r, u32 i, int kind)
 /* UNROLL vectors, `stride` tokens apart. */
 #define STEP_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
 #define STEP_COPY(g) x[g] = adjusted[g];
-static inline __attribute__((always_inline)) void load_vectors(const row_logits *r, u32 i,
-                                                               u32 stride, int kind, FV *x)
+static inline __attribute__((always_inline)) void
+load_vectors(const row_logits *r, u32 i, u32 stride, int kind, f32 least, FV *x)
 {
     if (kind == TILE_RAW) {
         EACH_UNROLLED(STEP_PLAIN)
@@ -167,7 +167,7 @@ static inline __attribute__((always_inline)) void load_vectors(const row_logits 
          * in registers only while all its indices are constants. */
         FV adjusted[UNROLL];
         for (u32 g = 0; g < UNROLL; g++)
-            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_UNCHECKED, CLS_MASKED);
+            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_UNCHECKED, least);
         EACH_UNROLLED(STEP_COPY)
     }
 }

@@ -25,11 +25,13 @@ static inline u64 adapt_row(const row_logits *r, f32 top, f32 scale, kept_set *s
                             __global u64 *sums, __local u64 *scratch)
 {
     row_logits own = *r;
-    u64 sum[2];
+    fold q = fold_of(top, scale);
+    u64 sum[CLS_PIVOTS];
     row_truncate(&own, set);
-    fold_set(&own, FOLD_NEAREST, top, scale, set, 0, sum, scratch);
-    set->min_depth = u64_lo(sum[0]);
-    fold_set(&own, FOLD_ADAPTED, top, scale, set, sums, sum, scratch);
+    q.set = set;
+    set->min_depth = fold_least_depth(&own, &q, scratch);
+    q.out = sums;
+    fold_row(&own, FOLD_ADAPTED, FOLD_ADAPTED, &q, sum, scratch);
     return sum[0];
 }
 #endif

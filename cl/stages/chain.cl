@@ -90,12 +90,12 @@ ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
 {
     shortlist *const list = &w->list;
     u32 first = 0;
-    w->tokens = tokens_above(&w->r, CLS_KEY_NONE, list->scratch);
-    if (needs_mass) {
-        u64 sum[2];
-        fold_set(&w->r, FOLD_MASS, w->top, w->scale, 0, 0, sum, list->scratch);
-        w->mass = sum[0];
-    }
+    const fold q = fold_of(w->top, w->scale);
+    u64 sum[CLS_PIVOTS];
+    fold_row(&w->r, FOLD_COUNT | FOLD_MASS, needs_mass ? FOLD_MASS : FOLD_COUNT, &q, sum,
+             list->scratch);
+    w->tokens = u64_lo(sum[needs_mass ? 1 : 0]);
+    w->mass = needs_mass ? sum[0] : w->mass;
     if (w->tokens > LIST) {
 #if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS
         if (stage != CLS_STAGE_MIROSTAT_1)

@@ -41,7 +41,7 @@ static int mask_allows(const cls_row_inputs *row, uint32_t i)
     return i / 32 < row->mask_width && (((const uint32_t *)row->mask)[i / 32] >> (i % 32) & 1u);
 }
 
-int cls_scratch_allows(const cls_scratch *w, uint32_t id)
+int cls_sampled_allows(const cls_sampled *w, uint32_t id)
 {
     return mask_allows(&w->row, id) && cls_text_allows(w->request, id);
 }
@@ -49,7 +49,7 @@ int cls_scratch_allows(const cls_scratch *w, uint32_t id)
 /* ------------------------------------------------------------------------ text */
 
 /* Sets the text to what DRY, n-grams and bad words see. */
-static void read_text(cls_scratch *w)
+static void read_text(cls_sampled *w)
 {
     const cls_host_slot *const h = w->request;
     const uint32_t most = CLS_LAYOUT_HISTORY(h->layout) < CLS_MAX_HISTORY
@@ -65,7 +65,7 @@ static void read_text(cls_scratch *w)
 }
 
 /* Returns 1 if the first n tokens of the text end with these. */
-static int latest_are(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count)
+static int latest_are(const cls_sampled *w, uint32_t n, const int32_t *ids, uint32_t count)
 {
     uint32_t same = 0;
     while (count <= n && same < count && w->text[n - count + same] == (uint32_t)ids[same])
@@ -76,7 +76,7 @@ static int latest_are(const cls_scratch *w, uint32_t n, const int32_t *ids, uint
 /* ---------------------------------------------------------------------- biases */
 
 /* Marks the tokens that params->allowed_ids and the grammar allow. */
-static void mark_allowed(cls_scratch *w)
+static void mark_allowed(cls_sampled *w)
 {
     const cls_grammar *const g = w->params.grammar;
     memset(w->mark, !cls_params_allow_some(&w->params), w->vocab);
@@ -89,7 +89,7 @@ static void mark_allowed(cls_scratch *w)
         w->mark[i] = (uint8_t)(w->mark[i] & (w->scratch[i / 32] >> (i % 32) & 1u));
 }
 
-static void add_biases(cls_scratch *w)
+static void add_biases(cls_sampled *w)
 {
     const cls_params *const p = &w->params;
     if (p->logit_bias.count == 0)
@@ -112,7 +112,7 @@ static void add_biases(cls_scratch *w)
 /* ------------------------------------------------------------------------ bans */
 
 /* Bans the last id of each sequence if the output ends with its other ids. */
-static void ban_words(cls_scratch *w)
+static void ban_words(cls_sampled *w)
 {
     for (uint32_t i = 0; i < w->params.bad_words.count; i++) {
         const cls_ids *const word = &w->params.bad_words.sequences[i];
@@ -123,7 +123,7 @@ static void ban_words(cls_scratch *w)
 }
 
 /* Returns how many of the last `most` of the text's first n tokens equal those at its end. */
-static uint32_t same_before(const cls_scratch *w, uint32_t n, uint32_t most)
+static uint32_t same_before(const cls_sampled *w, uint32_t n, uint32_t most)
 {
     uint32_t same = 0;
     while (same < most && w->text[n - 1 - same] == w->text[w->length - 1 - same])
@@ -140,7 +140,7 @@ static int is_exempt(const cls_ids *exempt, uint32_t id)
 }
 
 /* Bans the tokens that followed earlier occurrences of the last n - 1 tokens. */
-static void ban_ngrams(cls_scratch *w, uint32_t n)
+static void ban_ngrams(cls_sampled *w, uint32_t n)
 {
     const cls_params *const p = &w->params;
     uint32_t most = w->length;
@@ -155,7 +155,7 @@ static void ban_ngrams(cls_scratch *w, uint32_t n)
             w->z[w->text[at]] = -INFINITY;
 }
 
-static void ban_stops(cls_scratch *w)
+static void ban_stops(cls_sampled *w)
 {
     if (w->slot.outputs >= w->slot.min_tokens || cls_text_leaves_ends(w->request))
         return;
@@ -165,7 +165,7 @@ static void ban_stops(cls_scratch *w)
 
 /* ------------------------------------------------------------------- penalties */
 
-static void add_penalties(cls_scratch *w)
+static void add_penalties(cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot;
     for (uint32_t i = 0; i < w->vocab; i++) {
@@ -179,7 +179,7 @@ static void add_penalties(cls_scratch *w)
 /* ------------------------------------------------------------------------- DRY */
 
 /* Returns the length of the longest breaker that begins `back` tokens before the last, or 0. */
-static uint32_t breaker_at(const cls_scratch *w, uint32_t back)
+static uint32_t breaker_at(const cls_sampled *w, uint32_t back)
 {
     uint32_t longest = 0;
     for (uint32_t b = 0; b < w->params.dry_breakers.count; b++) {
@@ -192,7 +192,7 @@ static uint32_t breaker_at(const cls_scratch *w, uint32_t back)
 }
 
 /* Returns how many of the latest n tokens come after the nearest breaker. */
-static uint32_t count_after_breaker(const cls_scratch *w, uint32_t n)
+static uint32_t count_after_breaker(const cls_sampled *w, uint32_t n)
 {
     for (uint32_t back = 0; back < n; back++) {
         const uint32_t breaker = breaker_at(w, back);
@@ -203,7 +203,7 @@ static uint32_t count_after_breaker(const cls_scratch *w, uint32_t n)
 }
 
 /* Subtracts DRY's penalty of an exponent from a logit. */
-static void subtract_penalty(cls_scratch *w, uint32_t id, uint32_t exponent)
+static void subtract_penalty(cls_sampled *w, uint32_t id, uint32_t exponent)
 {
     const double base = (double)w->params.dry_base,
                  limit = base > 1.000001 ? floor(88.7228391 / log(base)) : (double)exponent;
@@ -213,7 +213,7 @@ static void subtract_penalty(cls_scratch *w, uint32_t id, uint32_t exponent)
 
 /* DRY: penalizes each token that followed an earlier occurrence of the end of the text, by the
  * length of its longest such occurrence. */
-static void add_dry(cls_scratch *w)
+static void add_dry(cls_sampled *w)
 {
     const cls_params *const p = &w->params;
     const uint32_t n = p->dry_window != 0 && p->dry_window < w->length ? p->dry_window : w->length;
@@ -244,7 +244,7 @@ static float dense_bias(const cls_row_inputs *row, uint32_t id)
     return row->bias_factor == 1.0f ? value : scale_bias(value, row->bias_factor);
 }
 
-uint32_t cls_scratch_read(cls_scratch *w, int raw)
+uint32_t cls_sampled_read(cls_sampled *w, int raw)
 {
     const cls_row_inputs *const row = &w->row;
     uint32_t status = 0;

@@ -20,7 +20,7 @@ static const struct {
     [CLS_STAGE_MIROSTAT_2] = {cls_stage_mirostat_2, 0},
 };
 
-void cls_chain_run(cls_scratch *w)
+void cls_chain_run(cls_sampled *w)
 {
     w->truncated = 0;
     if (w->slot.flags & CLS_SLOT_TOTAL) {

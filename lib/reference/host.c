@@ -16,7 +16,7 @@
     X(tile_max, w->tiles) \
     X(unit, w->tiles)
 
-int cls_scratch_open(cls_scratch *w, uint32_t vocab, uint32_t text)
+int cls_sampled_open(cls_sampled *w, uint32_t vocab, uint32_t text)
 {
     const size_t n = vocab;
     memset(w, 0, sizeof *w);
@@ -26,7 +26,7 @@ int cls_scratch_open(cls_scratch *w, uint32_t vocab, uint32_t text)
     return ARRAYS(ALLOCATE) 1;
 }
 
-void cls_scratch_close(cls_scratch *w)
+void cls_sampled_close(cls_sampled *w)
 {
 #define FREE(name, count) free(w->name);
     ARRAYS(FREE)
@@ -65,7 +65,7 @@ cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint3
     h->verification.p = calloc(vocab, sizeof *h->verification.p);
     h->verification.q = calloc(vocab, sizeof *h->verification.q);
     h->verification.w = &h->row;
-    if (!cls_scratch_open(&h->row, vocab, least(CLS_LAYOUT_HISTORY(layout), CLS_MAX_HISTORY)) ||
+    if (!cls_sampled_open(&h->row, vocab, least(CLS_LAYOUT_HISTORY(layout), CLS_MAX_HISTORY)) ||
         !allocate_slots(h, layout) || h->inputs == NULL || h->record == NULL || h->text == NULL ||
         h->verification.p == NULL || h->verification.q == NULL) {
         cls_host_destroy(h);
@@ -81,7 +81,7 @@ void cls_host_destroy(cls_host *h)
         return;
     for (uint32_t i = 0; h->slot != NULL && i < h->slots; i++)
         free(h->slot[i].room);
-    cls_scratch_close(&h->row);
+    cls_sampled_close(&h->row);
     free(h->slot);
     free(h->memory);
     free(h->inputs);
@@ -95,7 +95,7 @@ void cls_host_destroy(cls_host *h)
 
 uint64_t cls_host_size(const cls_host *h, uint32_t max_rows)
 {
-    const cls_scratch *const w = &h->row;
+    const cls_sampled *const w = &h->row;
     const uint64_t n = h->vocab,
                    text = least(CLS_LAYOUT_HISTORY(h->slot[0].layout), CLS_MAX_HISTORY);
     uint64_t size =

@@ -51,17 +51,17 @@ void cls_outputs_clear(const cls_row_outputs *out, uint32_t vocab)
 
 /* --------------------------------------------------- logarithms and ranks of tokens */
 
-static int is_greedy(const cls_scratch *w) { return (w->slot.flags & CLS_SLOT_GREEDY) != 0; }
+static int is_greedy(const cls_sampled *w) { return (w->slot.flags & CLS_SLOT_GREEDY) != 0; }
 
 /* Returns 1 if the set has a token: after a draw it is marked, and the raw row is all tokens. */
-static int has(const cls_scratch *w, int raw, int32_t id)
+static int has(const cls_sampled *w, int raw, int32_t id)
 {
     return id >= 0 && (uint32_t)id < w->vocab && (raw ? w->z[id] > -INFINITY : w->mark[id] != 0);
 }
 
 /* Returns the log-probability of a token of the set. Where nothing truncates a row, its draw adds
  * the weights of a tile before it rounds, and may choose a token whose own mass is 0: `drawn`. */
-static float logprob_in_set(const cls_scratch *w, uint32_t id, int raw, uint64_t mass, int drawn)
+static float logprob_in_set(const cls_sampled *w, uint32_t id, int raw, uint64_t mass, int drawn)
 {
     if (raw)
         return logprob_of(w->z[id], w->top, w->scale, mass);
@@ -78,7 +78,7 @@ static float logprob_in_set(const cls_scratch *w, uint32_t id, int raw, uint64_t
 
 /* Writes the log-probabilities and ranks of tokens of one distribution, which is that of the sorted
  * set: of the token, the first ones, and the given ones. */
-static void write_tokens(const cls_scratch *w, const cls_row_outputs *out, int raw)
+static void write_tokens(const cls_sampled *w, const cls_row_outputs *out, int raw)
 {
     const uint64_t mass = raw ? cls_row_mass(w) : w->trace.mass;
     const int32_t token = w->trace.token, *const given = out->at[CLS_OUT_GIVEN_IDS];
@@ -103,14 +103,14 @@ static void write_tokens(const cls_scratch *w, const cls_row_outputs *out, int r
 
 /* ------------------------------------------------------- the final distribution */
 
-static float probability(const cls_scratch *w, uint32_t id)
+static float probability(const cls_sampled *w, uint32_t id)
 {
     return is_greedy(w) ? 1.0f : u64_to_f32(cls_drawn_weight(w, id)) / u64_to_f32(cls_drawn_sum(w));
 }
 
 /* Returns the entropy in nats, from the mean depth of the set's tokens. With adaptive p depths are
  * relative to the greatest possible weight. */
-static float entropy(const cls_scratch *w)
+static float entropy(const cls_sampled *w)
 {
     uint64_t terms = 0;
     uint32_t bits;
@@ -134,7 +134,7 @@ static float entropy(const cls_scratch *w)
 
 /* Returns the share of the set in the mass of all tokens at the final scale, in units of the whole
  * row, whose largest logit the set may lack. */
-static float kept_mass(cls_scratch *w)
+static float kept_mass(cls_sampled *w)
 {
     const float top = w->top;
     uint64_t all = 0, kept = 0;
@@ -152,7 +152,7 @@ static float kept_mass(cls_scratch *w)
     return u64_to_f32(kept) / u64_to_f32(all);
 }
 
-static void write_candidates(const cls_scratch *w, const cls_row_outputs *out)
+static void write_candidates(const cls_sampled *w, const cls_row_outputs *out)
 {
     set_int(out->at[CLS_OUT_KEPT], 0, w->n);
     for (uint32_t i = 0; i < out->kept && i < w->n; i++) {
@@ -169,7 +169,7 @@ static void write_candidates(const cls_scratch *w, const cls_row_outputs *out)
 }
 
 /* Writes the ids of the set, ascending, and its size. Returns how many ids were written. */
-static uint32_t write_set(cls_scratch *w, const cls_row_outputs *out)
+static uint32_t write_set(cls_sampled *w, const cls_row_outputs *out)
 {
     const uint32_t room = !out->packed || w->n <= out->set ? out->set : 0;
     uint32_t n = 0;
@@ -184,7 +184,7 @@ static uint32_t write_set(cls_scratch *w, const cls_row_outputs *out)
 
 /* --------------------------------------------------------------------- the row */
 
-uint32_t cls_outputs_write(cls_scratch *w, const cls_row_outputs *out)
+uint32_t cls_outputs_write(cls_sampled *w, const cls_row_outputs *out)
 {
     const cls_row *const trace = &w->trace;
     uint32_t written = 0;
@@ -205,9 +205,9 @@ uint32_t cls_outputs_write(cls_scratch *w, const cls_row_outputs *out)
     return written;
 }
 
-void cls_outputs_write_raw(cls_scratch *w, const cls_row_outputs *out)
+void cls_outputs_write_raw(cls_sampled *w, const cls_row_outputs *out)
 {
-    cls_scratch_read(w, 1);
+    cls_sampled_read(w, 1);
     cls_sort_row(w);
     write_tokens(w, out, 1);
 }

@@ -129,7 +129,7 @@ typedef struct cls_row_inputs {
 } cls_row_inputs;
 
 /* A row while it is sampled. Its memory is that of a sampler, and serves one row after another. */
-typedef struct cls_scratch {
+typedef struct cls_sampled {
     cls_row_inputs row;
     const cls_host_slot *request; /* NULL: the row has none */
     cls_params params;            /* copies of the request's */
@@ -165,100 +165,100 @@ typedef struct cls_scratch {
     int drew;
     int32_t drawn;
     cls_slot_adaptive after_drawn;
-} cls_scratch;
+} cls_sampled;
 
 /* Allocates memory for rows, and for `text` tokens of their texts. Returns 0 if memory runs out;
- * cls_scratch_close() frees what was allocated. */
-int cls_scratch_open(cls_scratch *w, uint32_t vocab, uint32_t text);
-void cls_scratch_close(cls_scratch *w);
+ * cls_sampled_close() frees what was allocated. */
+int cls_sampled_open(cls_sampled *w, uint32_t vocab, uint32_t text);
+void cls_sampled_close(cls_sampled *w);
 
 /* -------------------------------------------------------- sample.c */
 
 /* Samples a row, from its logits to its token. If a token was drawn (w->trace.no_token is 0), the
- * scratch has the final set and its units afterwards. Unless `forces` is 1, ids that the request
+ * struct has the final set and its units afterwards. Unless `forces` is 1, ids that the request
  * must emit are ignored, and so is whether it has stopped. */
-void cls_scratch_run(cls_scratch *w, const cls_host_slot *request, const cls_row_inputs *row,
+void cls_sampled_run(cls_sampled *w, const cls_host_slot *request, const cls_row_inputs *row,
                      int forces);
 
 /* Turns the record of a row that was sampled without forces into that of the row that emits a
  * token. forced: the request must emit it. */
-void cls_scratch_emit(cls_scratch *w, int32_t token, int forced);
+void cls_sampled_emit(cls_sampled *w, int32_t token, int forced);
 
 /* Returns 1 if adaptive p replaces the draw. */
-static inline int cls_is_adaptive(const cls_scratch *w)
+static inline int cls_is_adaptive(const cls_sampled *w)
 {
     return (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
 }
 
 /* Return the weight of a token of the set in the draw, and the sum of these weights. Those of
  * adaptive p replace the masses. */
-uint64_t cls_drawn_weight(const cls_scratch *w, uint32_t id);
-uint64_t cls_drawn_sum(const cls_scratch *w);
+uint64_t cls_drawn_weight(const cls_sampled *w, uint32_t id);
+uint64_t cls_drawn_sum(const cls_sampled *w);
 
 /* ------------------------------------------------------ watermark.c */
 
 /* Replaces the token that a marked row has drawn, unless its context occurred before. */
-void cls_watermark_draw(cls_scratch *w);
+void cls_watermark_draw(cls_sampled *w);
 
 /* ------------------------------------------------------- adjust.c */
 
 /* Returns 1 if the row's mask allows a token, and the request's grammar. */
-int cls_scratch_allows(const cls_scratch *w, uint32_t id);
+int cls_sampled_allows(const cls_sampled *w, uint32_t id);
 
 /* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1, and the units for a
  * temperature of 1. Returns the cls_row_status bits of NaN and +inf. */
-uint32_t cls_scratch_read(cls_scratch *w, int raw);
+uint32_t cls_sampled_read(cls_sampled *w, int raw);
 
 /* ---------------------------------------------------------- set.c */
 
 /* Sets the set to the whole row, sorted. */
-void cls_sort_row(cls_scratch *w);
+void cls_sort_row(cls_sampled *w);
 
 /* Returns 1 if a token is in the set. */
-int cls_set_has(const cls_scratch *w, uint32_t id);
+int cls_set_has(const cls_sampled *w, uint32_t id);
 
 /* Sets the units of all tiles for the set's largest logit and scale. */
-void cls_weigh(cls_scratch *w);
+void cls_weigh(cls_sampled *w);
 
 /* Return the weight of a token in units of its tile, and its mass in units of the row. */
-uint32_t cls_token_weight(const cls_scratch *w, uint32_t id);
-uint64_t cls_token_mass(const cls_scratch *w, uint32_t id);
+uint32_t cls_token_weight(const cls_sampled *w, uint32_t id);
+uint64_t cls_token_mass(const cls_sampled *w, uint32_t id);
 
 /* Return the mass of a tile and of the row, both before truncation. */
-uint64_t cls_tile_mass(const cls_scratch *w, uint32_t tile);
-uint64_t cls_row_mass(const cls_scratch *w);
+uint64_t cls_tile_mass(const cls_sampled *w, uint32_t tile);
+uint64_t cls_row_mass(const cls_sampled *w);
 
 /* Returns how far a token's logit lies below the largest of the set, in units of 2^-20 bits. */
-uint32_t cls_token_depth(const cls_scratch *w, uint32_t id);
+uint32_t cls_token_depth(const cls_sampled *w, uint32_t id);
 
 /* Returns a sum over the set. */
-uint64_t cls_need(const cls_scratch *w, cls_sum what);
+uint64_t cls_need(const cls_sampled *w, cls_sum what);
 
 /* Return how many tokens of the set have at least this key, and how many of these ids, in their
  * order, have a mass that reaches the target. The ids are those of the set; it takes at least one.
  */
-uint32_t cls_at_key(const cls_scratch *w, int32_t key);
-uint32_t cls_reach(const cls_scratch *w, const uint32_t *ids, uint64_t target);
+uint32_t cls_at_key(const cls_sampled *w, int32_t key);
+uint32_t cls_reach(const cls_sampled *w, const uint32_t *ids, uint64_t target);
 
 /* Keeps the marked tokens of the set, of which there is at least one, and returns their number. */
-uint32_t cls_keep_marked(cls_scratch *w);
+uint32_t cls_keep_marked(cls_sampled *w);
 
 /* Records that the set begins at its largest key, with ids from `first` to `last`. If one of these
  * is -1, an upper cut at the same key before this one decides it. */
-void cls_upper(cls_scratch *w, int32_t first, int32_t last);
+void cls_upper(cls_sampled *w, int32_t first, int32_t last);
 
 /* --------------------------------------------------- stages and chain.c */
 
 /* Each stage has the file of its name in stages. It returns how many of the set's first tokens it
  * keeps; a stage that drops others drops these itself. If infill keeps none, trace.status says why.
  */
-typedef uint32_t cls_stage_run(cls_scratch *w);
+typedef uint32_t cls_stage_run(cls_sampled *w);
 cls_stage_run cls_stage_temperature, cls_stage_top_k, cls_stage_top_p, cls_stage_min_p,
     cls_stage_top_n_sigma, cls_stage_typical_p, cls_stage_xtc, cls_stage_p_less, cls_stage_infill,
     cls_stage_top_a, cls_stage_mirostat_1, cls_stage_mirostat_2;
 
 /* Runs the chain over the sorted row. */
-void cls_chain_run(cls_scratch *w);
+void cls_chain_run(cls_sampled *w);
 
 /* ------------------------------------------------------ outputs.c */
 
@@ -273,10 +273,10 @@ typedef struct cls_row_outputs {
 
 /* Writes the outputs of a row that was sampled, whose status gets CLS_ROW_OVERFLOW if its set does
  * not fit. Returns how many ids of the set were written. */
-uint32_t cls_outputs_write(cls_scratch *w, const cls_row_outputs *out);
+uint32_t cls_outputs_write(cls_sampled *w, const cls_row_outputs *out);
 
 /* Writes those of the raw row alone, which need no request. */
-void cls_outputs_write_raw(cls_scratch *w, const cls_row_outputs *out);
+void cls_outputs_write_raw(cls_sampled *w, const cls_row_outputs *out);
 
 /* Writes those of a row without a token. */
 void cls_outputs_clear(const cls_row_outputs *out, uint32_t vocab);
@@ -309,7 +309,7 @@ typedef struct cls_verification {
     const cls_host_slot *request; /* does not change */
     int32_t slot;                 /* of the request; -1: skipped; -2: none */
     cls_host_slot trial;          /* the request with the tokens before the row that is sampled */
-    cls_scratch *w;
+    cls_sampled *w;
     uint64_t *p, *q; /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
     uint32_t status; /* of the rows that were sampled and the tokens that were emitted */
     int one_token;   /* 1 if the request takes only one token from a call */
@@ -329,8 +329,8 @@ typedef struct cls_verification {
 void cls_verification_run(cls_verification *v);
 
 /* Sample the rows of the emitted tokens again, to report on them in order: begin, and then for each
- * place. Returns 1 if the place has a token, whose row the scratch then has; the trial must accept
- * the token before the next place. The scratch's record has the status of the place in any case. */
+ * place. Returns 1 if the place has a token, whose row the struct then has; the trial must accept
+ * the token before the next place. The row's record has the status of the place in any case. */
 void cls_verification_begin_report(cls_verification *v);
 int cls_verification_report(cls_verification *v, uint32_t place);
 
@@ -348,7 +348,7 @@ uint32_t cls_lookup(const cls_draft_call *call, const int32_t *text, uint32_t n,
 typedef struct cls_host {
     uint32_t vocab, slots;
     cls_host_slot *slot; /* [slots] */
-    cls_scratch row;
+    cls_sampled row;
     cls_verification verification;
     cls_row_inputs *inputs; /* [max_rows] */
     cls_row *record;        /* [max_rows] of the last step's rows */

@@ -7,7 +7,7 @@
 
 /* Returns the state after the token that was drawn, but for the decay of top-p, which every token
  * continues. */
-static cls_slot_adaptive adaptive_after(const cls_scratch *w)
+static cls_slot_adaptive adaptive_after(const cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot;
     const cls_row *const trace = &w->trace;
@@ -27,7 +27,7 @@ static cls_slot_adaptive adaptive_after(const cls_scratch *w)
 
 /* Draws from the whole row. As on the device, it selects a tile first, and then the first token of
  * it at which the sum of weights exceeds what is left. */
-static void draw_from_row(cls_scratch *w, uint64_t random)
+static void draw_from_row(cls_sampled *w, uint64_t random)
 {
     cls_row *const trace = &w->trace;
     trace->mass = trace->total = cls_row_mass(w);
@@ -43,19 +43,19 @@ static void draw_from_row(cls_scratch *w, uint64_t random)
     trace->token = (int32_t)i;
 }
 
-uint64_t cls_drawn_weight(const cls_scratch *w, uint32_t id)
+uint64_t cls_drawn_weight(const cls_sampled *w, uint32_t id)
 {
     const uint64_t mass = cls_token_mass(w, id);
     return cls_is_adaptive(w) ? adaptive_weight(probability_q30(mass, w->trace.mass), w->trace.aim,
                                                 w->trace.min_depth)
                               : mass;
 }
-uint64_t cls_drawn_sum(const cls_scratch *w)
+uint64_t cls_drawn_sum(const cls_sampled *w)
 {
     return cls_is_adaptive(w) ? w->trace.adapted : w->trace.mass;
 }
 
-static void set_adaptive_weights(cls_scratch *w)
+static void set_adaptive_weights(cls_sampled *w)
 {
     cls_row *const trace = &w->trace;
     trace->aim = adaptive_aim(w->slot.target, w->slot.adaptive.sum, w->slot.adaptive.weight);
@@ -70,7 +70,7 @@ static void set_adaptive_weights(cls_scratch *w)
 }
 
 /* Marks the tokens of the set, and no others. */
-static void mark_set(cls_scratch *w)
+static void mark_set(cls_sampled *w)
 {
     memset(w->mark, 0, w->vocab);
     for (uint32_t i = 0; i < w->n; i++)
@@ -78,7 +78,7 @@ static void mark_set(cls_scratch *w)
 }
 
 /* Draws from the set in ascending order of ids. */
-static void draw_from_set(cls_scratch *w, uint64_t random)
+static void draw_from_set(cls_sampled *w, uint64_t random)
 {
     w->trace.mass = cls_need(w, CLS_SUM_MASS);
     if (cls_is_adaptive(w))
@@ -98,7 +98,7 @@ static void draw_from_set(cls_scratch *w, uint64_t random)
 /* ---------------------------------------------------------------------- the row */
 
 /* Draws a token from the adjusted row. Returns 0 if the chain leaves no token. */
-static int draw_token(cls_scratch *w)
+static int draw_token(cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot;
     cls_row *const trace = &w->trace;
@@ -135,7 +135,7 @@ static int draw_token(cls_scratch *w)
     return 1;
 }
 
-static void begin_record(cls_scratch *w)
+static void begin_record(cls_sampled *w)
 {
     cls_row *const trace = &w->trace;
     memset(trace, 0, sizeof *trace);
@@ -151,7 +151,7 @@ static void begin_record(cls_scratch *w)
 
 /* Emits an id in place of the token that was drawn, if one was. The adaptive state follows only
  * what was drawn. */
-static void replace_token(cls_scratch *w, int32_t id)
+static void replace_token(cls_sampled *w, int32_t id)
 {
     cls_row *const trace = &w->trace;
     if (trace->token != id)
@@ -161,7 +161,7 @@ static void replace_token(cls_scratch *w, int32_t id)
 }
 
 /* Sets the status of a row that emits a token. */
-static void set_status(cls_scratch *w, int forced)
+static void set_status(cls_sampled *w, int forced)
 {
     cls_row *const trace = &w->trace;
     const uint32_t id = (uint32_t)trace->token;
@@ -170,13 +170,13 @@ static void set_status(cls_scratch *w, int forced)
                     cls_text_loops(w->request, id | CLS_ENTRY_OUTPUT);
 }
 
-static void run_request(cls_scratch *w, int forces)
+static void run_request(cls_sampled *w, int forces)
 {
     cls_row *const trace = &w->trace;
     const int32_t forced = forces ? cls_text_due(w->request) : -1;
-    const int forbidden = forced >= 0 && !cls_scratch_allows(w, (uint32_t)forced);
+    const int forbidden = forced >= 0 && !cls_sampled_allows(w, (uint32_t)forced);
     trace->next = w->slot.adaptive;
-    trace->status = cls_scratch_read(w, 0);
+    trace->status = cls_sampled_read(w, 0);
     if (forbidden || w->available == 0) {
         trace->status |= CLS_ROW_EMPTY;
     } else if (draw_token(w)) {
@@ -191,7 +191,7 @@ static void run_request(cls_scratch *w, int forces)
         set_status(w, forced >= 0);
 }
 
-void cls_scratch_run(cls_scratch *w, const cls_host_slot *request, const cls_row_inputs *row,
+void cls_sampled_run(cls_sampled *w, const cls_host_slot *request, const cls_row_inputs *row,
                      int forces)
 {
     w->row = *row;
@@ -209,7 +209,7 @@ void cls_scratch_run(cls_scratch *w, const cls_host_slot *request, const cls_row
         run_request(w, forces);
 }
 
-void cls_scratch_emit(cls_scratch *w, int32_t token, int forced)
+void cls_sampled_emit(cls_sampled *w, int32_t token, int forced)
 {
     if (forced || token != w->trace.token)
         replace_token(w, token);

@@ -8,13 +8,13 @@
 #define DIGITS 256
 
 /* Returns 8 bits of a number that is smaller for larger logits. */
-static uint32_t digit_of(const cls_scratch *w, uint32_t id, int shift)
+static uint32_t digit_of(const cls_sampled *w, uint32_t id, int shift)
 {
     return (0x7fffffffu - (uint32_t)key_of(w->z[id])) >> shift & (DIGITS - 1);
 }
 
 /* Sorts by one digit, and keeps the order of those that have the same. */
-static void sort_by_digit(const cls_scratch *w, int shift, const uint32_t *from, uint32_t *to)
+static void sort_by_digit(const cls_sampled *w, int shift, const uint32_t *from, uint32_t *to)
 {
     uint32_t place[DIGITS + 1] = {0}; /* of the first id with each digit, then of the next */
     for (uint32_t i = 0; i < w->n; i++)
@@ -26,7 +26,7 @@ static void sort_by_digit(const cls_scratch *w, int shift, const uint32_t *from,
 }
 
 /* A radix sort: a row of 128,256 tokens takes 4 ms; with qsort() and a comparison it took 24. */
-void cls_sort_row(cls_scratch *w)
+void cls_sort_row(cls_sampled *w)
 {
     w->n = 0;
     for (uint32_t i = 0; i < w->vocab; i++)
@@ -38,7 +38,7 @@ void cls_sort_row(cls_scratch *w)
     }
 }
 
-int cls_set_has(const cls_scratch *w, uint32_t id)
+int cls_set_has(const cls_sampled *w, uint32_t id)
 {
     uint32_t i = 0;
     while (i < w->n && w->set[i] != id)
@@ -48,7 +48,7 @@ int cls_set_has(const cls_scratch *w, uint32_t id)
 
 /* ---------------------------------------------------------------------- sums */
 
-void cls_weigh(cls_scratch *w)
+void cls_weigh(cls_sampled *w)
 {
     const int32_t exponent = split(w->top, w->scale).exponent;
     for (uint32_t t = 0; t < w->tiles; t++)
@@ -56,18 +56,18 @@ void cls_weigh(cls_scratch *w)
             unit_of(w->tile_max[t] < w->top ? w->tile_max[t] : w->top, w->top, exponent, w->scale);
 }
 
-uint32_t cls_token_weight(const cls_scratch *w, uint32_t id)
+uint32_t cls_token_weight(const cls_sampled *w, uint32_t id)
 {
     const cls_unit *const unit = &w->unit[id / CLS_TILE];
     return w->z[id] > CLS_MASKED ? weight(w->z[id], unit->max, w->scale, unit->fraction) : 0;
 }
 
-uint64_t cls_token_mass(const cls_scratch *w, uint32_t id)
+uint64_t cls_token_mass(const cls_sampled *w, uint32_t id)
 {
     return to_row_units(cls_token_weight(w, id), w->unit[id / CLS_TILE].shift);
 }
 
-uint64_t cls_tile_mass(const cls_scratch *w, uint32_t tile)
+uint64_t cls_tile_mass(const cls_sampled *w, uint32_t tile)
 {
     uint64_t sum = 0;
     for (uint32_t i = tile * CLS_TILE; i < w->vocab && i / CLS_TILE == tile; i++)
@@ -75,7 +75,7 @@ uint64_t cls_tile_mass(const cls_scratch *w, uint32_t tile)
     return to_row_units(sum, w->unit[tile].shift);
 }
 
-uint64_t cls_row_mass(const cls_scratch *w)
+uint64_t cls_row_mass(const cls_sampled *w)
 {
     uint64_t mass = 0;
     for (uint32_t t = 0; t < w->tiles; t++)
@@ -83,12 +83,12 @@ uint64_t cls_row_mass(const cls_scratch *w)
     return mass;
 }
 
-uint32_t cls_token_depth(const cls_scratch *w, uint32_t id)
+uint32_t cls_token_depth(const cls_sampled *w, uint32_t id)
 {
     return depth_q20(w->z[id], w->top, w->scale);
 }
 
-uint64_t cls_need(const cls_scratch *w, cls_sum what)
+uint64_t cls_need(const cls_sampled *w, cls_sum what)
 {
     uint64_t sum = 0;
     if (what == CLS_SUM_MASS && !w->truncated)
@@ -100,7 +100,7 @@ uint64_t cls_need(const cls_scratch *w, cls_sum what)
 
 /* ---------------------------------------------------------------------- cuts */
 
-uint32_t cls_at_key(const cls_scratch *w, int32_t key)
+uint32_t cls_at_key(const cls_sampled *w, int32_t key)
 {
     uint32_t n = 0;
     while (n < w->n && key_of(w->z[w->set[n]]) >= key)
@@ -108,7 +108,7 @@ uint32_t cls_at_key(const cls_scratch *w, int32_t key)
     return n;
 }
 
-uint32_t cls_reach(const cls_scratch *w, const uint32_t *ids, uint64_t target)
+uint32_t cls_reach(const cls_sampled *w, const uint32_t *ids, uint64_t target)
 {
     uint64_t sum = 0;
     uint32_t n = 0;
@@ -118,7 +118,7 @@ uint32_t cls_reach(const cls_scratch *w, const uint32_t *ids, uint64_t target)
     return n;
 }
 
-uint32_t cls_keep_marked(cls_scratch *w)
+uint32_t cls_keep_marked(cls_sampled *w)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->n; i++)
@@ -129,7 +129,7 @@ uint32_t cls_keep_marked(cls_scratch *w)
     return n;
 }
 
-void cls_upper(cls_scratch *w, int32_t first, int32_t last)
+void cls_upper(cls_sampled *w, int32_t first, int32_t last)
 {
     cls_row *const trace = &w->trace;
     const int same = trace->upper_key == key_of(w->top);

@@ -152,7 +152,7 @@ void cls_host_slot_append(cls_host_slot *h, const uint32_t *entries, uint32_t n)
     recount_window(h);
 }
 
-static void next_turn(cls_host_slot *h)
+static void turn_slot(cls_host_slot *h)
 {
     cls_slot *const s = &h->slot;
     for (uint32_t i = 0; i < CLS_LAYOUT_RING(h->layout); i++)
@@ -319,7 +319,7 @@ void cls_host_slot_change(cls_host_slot *h, const cls_change *c, const uint32_t 
         cls_host_slot_rollback(h, c->tokens);
     } else if (begun) {
         if (c->kind == CLS_CHANGE_TURN)
-            next_turn(h);
+            turn_slot(h);
         cls_host_slot_append(h, words + c->words, c->tokens);
     }
     cls_host_slot_check(h);

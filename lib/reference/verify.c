@@ -10,7 +10,7 @@
 /* Samples row r, which comes after what the trial has accepted. Returns 1 if it has a token. */
 static int run_target(cls_verification *v, uint32_t r)
 {
-    cls_scratch_run(v->w, &v->trial, &v->drafts.rows[r], 0);
+    cls_sampled_run(v->w, &v->trial, &v->drafts.rows[r], 0);
     return !v->w->trace.no_token;
 }
 
@@ -44,11 +44,11 @@ static void read_target(cls_verification *v)
         v->p[v->w->set[i]] = fraction_q63(&share, cls_token_mass(v->w, v->w->set[i]));
 }
 
-/* Sets q to the distribution of a draft. Draft logits replace the row's logits in the scratch. */
+/* Sets q to the distribution of a draft. Draft logits replace those of the row. */
 static void read_draft(cls_verification *v, uint32_t draft)
 {
     const cls_drafts *const d = &v->drafts;
-    cls_scratch *const w = v->w;
+    cls_sampled *const w = v->w;
     const uint32_t vocab = w->vocab;
     const uint64_t first = draft * d->draft_stride;
     memset(v->q, 0, vocab * sizeof *v->q);
@@ -59,7 +59,7 @@ static void read_draft(cls_verification *v, uint32_t draft)
             v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)d->draft)[first + i]));
     } else {
         w->row.logits = (const char *)d->draft + first * cls_dtype_size(w->row.dtype);
-        cls_scratch_read(w, 1);
+        cls_sampled_read(w, 1);
         const cls_reciprocal share = reciprocal_of(cls_row_mass(w));
         for (uint32_t i = 0; i < vocab; i++)
             v->q[i] = fraction_q63(&share, cls_token_mass(w, i));
@@ -124,7 +124,7 @@ static int32_t draw_residual(const cls_verification *v, uint64_t reach, uint32_t
 /* Returns 1 if typical acceptance accepts a token. */
 static int is_typical(const cls_verification *v, uint32_t id)
 {
-    const cls_scratch *const w = v->w;
+    const cls_sampled *const w = v->w;
     const uint32_t mass = mass_q20(w->trace.mass, w->top, w->scale);
     const int64_t entropy =
         (int64_t)mass + mean_depth_q20(cls_need(w, CLS_SUM_DEPTHS), w->trace.mass);
@@ -137,7 +137,7 @@ static int is_typical(const cls_verification *v, uint32_t id)
 /* Returns 1 if relaxed acceptance accepts a token after the row that was sampled. */
 static int is_relaxed(cls_verification *v, uint32_t id)
 {
-    cls_scratch *const w = v->w;
+    cls_sampled *const w = v->w;
     const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0;
     uint32_t likelier = 0;
     if (greedy)
@@ -277,7 +277,7 @@ static int32_t choose_by_row(cls_verification *v, uint32_t r, int32_t forced, in
     int32_t token = has_token ? v->w->trace.token : NONE;
     v->last_row = (int32_t)r;
     if (forced >= 0 && v->w->request != NULL) {
-        v->last_forbidden = !cls_scratch_allows(v->w, (uint32_t)forced);
+        v->last_forbidden = !cls_sampled_allows(v->w, (uint32_t)forced);
         v->status = before | (v->w->trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
                     (v->last_forbidden ? CLS_ROW_EMPTY : 0);
         token = v->last_forbidden ? NONE : forced;
@@ -345,7 +345,7 @@ void cls_verification_run(cls_verification *v)
     v->one_token = (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0; /* never if it is greedy */
     v->by_token = (flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
     if (v->slot < 0 || v->request->slot.stopped) {
-        cls_scratch_run(v->w, v->request, &v->drafts.rows[0], 1);
+        cls_sampled_run(v->w, v->request, &v->drafts.rows[0], 1);
         v->status = v->w->trace.status;
         return;
     }
@@ -370,7 +370,7 @@ int cls_verification_report(cls_verification *v, uint32_t place)
     const cls_emitted *const out = &v->result;
     if (place < out->emitted) {
         run_target(v, v->emitted[place].row);
-        cls_scratch_emit(v->w, out->tokens[place], v->emitted[place].forced);
+        cls_sampled_emit(v->w, out->tokens[place], v->emitted[place].forced);
         return 1;
     }
     v->w->trace.status = CLS_ROW_SKIPPED;

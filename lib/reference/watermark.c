@@ -47,7 +47,7 @@ static void hash_context(const uint32_t *ids, uint32_t w, const uint32_t key[2],
     }
 }
 
-void cls_watermark_draw(cls_scratch *w)
+void cls_watermark_draw(cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot;
     uint32_t ids[CLS_WATERMARK_MOST], state[4], words[4];

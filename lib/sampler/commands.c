@@ -93,7 +93,7 @@ static cls_status find_staging(cls_sampler *s, cls_staging **out)
 
 static cls_status grow_data(const cls_commands *c, const cls_host_data *data)
 {
-    cls_host_buffer *const staging = &c->staging->masks;
+    cls_host_buffer *const staging = &c->staging->payload;
     if (staging->size < data->size) {
         void *const larger = realloc(staging->data, data->size);
         if (larger == NULL)
@@ -101,7 +101,7 @@ static cls_status grow_data(const cls_commands *c, const cls_host_data *data)
                             data->size, data->what);
         *staging = (cls_host_buffer){larger, 0, data->size};
     }
-    return cls_device_buffer_grow(c->sampler, &c->sampler->masks, data->size, data->what);
+    return cls_device_buffer_grow(c->sampler, &c->sampler->payload, data->size, data->what);
 }
 
 static cl_int upload_bytes(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
@@ -125,8 +125,8 @@ static cl_int upload_bytes(cls_commands *c, cl_mem buffer, size_t offset, size_t
 
 cl_int cls_commands_upload_data(cls_commands *c, const cls_host_data *data)
 {
-    memcpy(c->staging->masks.data, data->data, data->size);
-    return upload_bytes(c, c->sampler->masks.buffer, 0, data->size, c->staging->masks.data);
+    memcpy(c->staging->payload.data, data->data, data->size);
+    return upload_bytes(c, c->sampler->payload.buffer, 0, data->size, c->staging->payload.data);
 }
 
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)

@@ -65,8 +65,8 @@ static cls_status allocate_device(cls_sampler *s)
         status = allocate_sampler(s, &growing[i]->buffer, growing[i]->size, "slot calls");
     }
     if (status == CLS_OK && s->host_mask_size != 0) {
-        s->masks.size = (size_t)s->host_mask_size;
-        status = allocate_sampler(s, &s->masks.buffer, s->masks.size, "masks");
+        s->payload.size = (size_t)s->host_mask_size;
+        status = allocate_sampler(s, &s->payload.buffer, s->payload.size, "masks");
     }
     return status;
 }
@@ -88,11 +88,11 @@ static cls_status allocate_host(cls_sampler *s)
                s->expanded_maps == NULL || (!has_device && s->host == NULL);
     for (int i = 0; i < CLS_STAGING_COUNT && has_device; i++) {
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
-        s->staging[i].masks =
+        s->staging[i].payload =
             (cls_host_buffer){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
                               (size_t)s->host_mask_size};
         missing |= s->staging[i].maps == NULL ||
-                   (s->host_mask_size != 0 && s->staging[i].masks.data == NULL);
+                   (s->host_mask_size != 0 && s->staging[i].payload.data == NULL);
     }
     return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                               "out of host memory for a sampler of %u slots and %u rows",
@@ -287,8 +287,8 @@ void cls_sampler_destroy(cls_sampler *s)
     fixed_buffer all[FIXED_BUFFERS];
     if (s == NULL)
         return;
-    cl_mem *const others[] = {&s->lists.buffer, &s->changes.buffer, &s->words.buffer,
-                              &s->masks.buffer, &s->lists_to_copy,  &s->infill};
+    cl_mem *const others[] = {&s->lists.buffer,   &s->changes.buffer, &s->words.buffer,
+                              &s->payload.buffer, &s->lists_to_copy,  &s->infill};
     /* Uploads read the staging memory until they have ended. */
     cls_sampler_flush(s, NULL);
     for (int i = 0; i < CLS_STAGING_COUNT; i++) {
@@ -297,7 +297,7 @@ void cls_sampler_destroy(cls_sampler *s)
         free(s->staging[i].maps);
         free(s->staging[i].changes.data);
         free(s->staging[i].words.data);
-        free(s->staging[i].masks.data);
+        free(s->staging[i].payload.data);
         free(s->staging[i].rows.data);
     }
     if (s->last_event != NULL)
@@ -352,15 +352,15 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
         s->lists.size + (s->lists_to_copy != NULL ? s->lists_to_copy_size : 0);
     for (const cls_lists *l = s->grammars; l != NULL; l = l->next_grammar)
         m.lists += l->upload != NULL ? l->words * sizeof(uint32_t) : 0;
-    m.changes = s->changes.size + s->words.size + s->masks.size;
+    m.changes = s->changes.size + s->words.size + s->payload.size;
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
              (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size + s->needs.arrays +
              (s->needs.shortlist + 1) * sizeof *s->needs.listed;
     for (int i = 0; i < CLS_STAGING_COUNT; i++)
-        m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size +
-                  s->staging[i].rows.size;
+        m.host += s->staging[i].changes.size + s->staging[i].words.size +
+                  s->staging[i].payload.size + s->staging[i].rows.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;
     CLS_STRUCT_WRITE(&m, callers);

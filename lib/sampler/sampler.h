@@ -59,7 +59,7 @@ typedef struct cls_staging {
     cl_event done;                  /* NULL if the memory is free */
     int32_t *maps;                  /* [CLS_MAPS][max_rows] */
     cls_host_buffer changes, words; /* of the slot calls before a step */
-    cls_host_buffer masks;          /* of the step, if they come from the host */
+    cls_host_buffer payload;        /* a cls_host_data of the call */
     cls_host_buffer rows;           /* of a shard's exchange; max_rows, once there is a shard */
 } cls_staging;
 
@@ -133,7 +133,7 @@ struct cls_sampler {
     cl_mem slot_buffer; /* cls_slot [slots] */
     cl_mem state;       /* u32 [slots][state_words()] */
     cls_device_buffer lists, changes, words;
-    cls_device_buffer masks; /* for masks from the host */
+    cls_device_buffer payload; /* for a cls_host_data */
     cl_mem lists_to_copy; /* the smaller buffer of lists, until the next step copies it, or NULL */
     size_t lists_to_copy_size;
 
@@ -411,7 +411,7 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_
 
 /* The functions from here to cls_commands_launch() return OpenCL's error code. */
 
-/* Uploads the data with which the call began, to the sampler's buffer `masks`. */
+/* Uploads the data with which the call began, to the sampler's buffer `payload`. */
 cl_int cls_commands_upload_data(cls_commands *c, const cls_host_data *data);
 
 /* Uploads a map from the host if it differs from the one on the device. */

@@ -194,6 +194,7 @@ cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue
                           cls_plan *plan)
 {
     cls_plan_begin(plan, call->operands);
+    plan->args = call->args;
     if (s == NULL)
         return cls_refuse("sampler is NULL");
     plan->count[CLS_N_MOST_ROWS] = s->max_rows;

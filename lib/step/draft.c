@@ -69,7 +69,7 @@ static cls_status finish_lookup(cls_sampler *s, cls_plan *plan)
     return cls_row_slots_check(s, &plan->draft.slots, plan->step.rows, 1, plan);
 }
 
-void cls_lookup_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+static void lookup_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
 {
     const cls_draft_call *const c = &plan->draft;
     (void)s;
@@ -91,6 +91,7 @@ cls_status cls_draft(cls_sampler *s, cl_command_queue queue, const cls_draft_cal
 {
     static const cls_call call = {&cls_draft_operands, read_lookup,
                                   finish_lookup,       launch_lookup,
-                                  cls_run_lookup,      "cannot enqueue the look-up of drafts"};
+                                  cls_run_lookup,      "cannot enqueue the look-up of drafts",
+                                  lookup_args};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }

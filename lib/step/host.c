@@ -148,7 +148,7 @@ static int is_first(const cls_plan *plan, uint32_t row)
 
 static void finish_row(const cls_plan *plan, const cls_sampler *s, uint32_t row)
 {
-    const cls_scratch *const w = &s->host->row;
+    const cls_sampled *const w = &s->host->row;
     const cls_row *const trace = &w->trace;
     const int emits = !trace->no_token || trace->forced;
     int32_t *const tokens = memory_at(&plan->step.tokens),
@@ -178,7 +178,7 @@ void cls_run_step(const cls_plan *plan, cls_sampler *s)
     for (uint32_t row = 0; row < plan->step.rows; row++) {
         cls_row_inputs in;
         read_row(plan, s, row, &in);
-        cls_scratch_run(&s->host->row, in.slot >= 0 ? &s->host->slot[in.slot] : NULL, &in, 1);
+        cls_sampled_run(&s->host->row, in.slot >= 0 ? &s->host->slot[in.slot] : NULL, &in, 1);
         write_outputs(plan, s, row, 1, &packed);
         finish_row(plan, s, row);
     }
@@ -186,7 +186,7 @@ void cls_run_step(const cls_plan *plan, cls_sampler *s)
 
 void cls_run_logprobs(const cls_plan *plan, cls_sampler *s)
 {
-    cls_scratch *const w = &s->host->row;
+    cls_sampled *const w = &s->host->row;
     for (uint32_t row = 0; row < plan->step.rows; row++) {
         cls_row_outputs out;
         read_row(plan, s, row, &w->row);

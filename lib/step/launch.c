@@ -50,8 +50,8 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->per_row = 1;
     a->grammar_rows = s->grammar_rows != NULL ? s->grammar_rows->offset : 0;
     cls_report_args(a, s, plan, is_raw(arg_set));
-    if (plan->operands->args != NULL)
-        plan->operands->args(a, s, plan);
+    if (plan->args != NULL)
+        plan->args(a, s, plan);
 }
 
 cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_kernel which,

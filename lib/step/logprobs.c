@@ -32,8 +32,12 @@ static cl_int launch_logprobs(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *callers,
                         cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    static const cls_call call = {&cls_logprobs_operands, read_logprobs,
-                                  finish_logprobs,        launch_logprobs,
-                                  cls_run_logprobs,       "cannot enqueue the log-probabilities"};
+    static const cls_call call = {&cls_logprobs_operands,
+                                  read_logprobs,
+                                  finish_logprobs,
+                                  launch_logprobs,
+                                  cls_run_logprobs,
+                                  "cannot enqueue the log-probabilities",
+                                  NULL};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }

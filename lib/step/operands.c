@@ -282,7 +282,7 @@ static cl_int upload_operand(cls_plan *plan, cls_commands *c, const cls_host_dat
         if (host != NULL && is_data(plan, o)) {
             code = cls_commands_upload_data(c, data);
             memset(at(plan, o->host), 0, sizeof host);
-            *buffer_of(plan, o) = (cls_buffer){.buffer = c->sampler->masks.buffer};
+            *buffer_of(plan, o) = (cls_buffer){.buffer = c->sampler->payload.buffer};
         } else if (host != NULL) {
             code = cls_commands_upload_map(c, (enum cls_map)o->map, host,
                                            (uint32_t)plan->count[o->rows]);

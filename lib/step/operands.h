@@ -84,13 +84,10 @@ typedef struct cls_operand {
     uint16_t argument; /* in a cls_args: where its offset goes, and behind that its stride; or 0 */
 } cls_operand;
 
-/* The table of a call, the name of its struct, 1 if it reads logits, and what sets the arguments
- * that no other call has, or NULL. */
-typedef struct cls_plan cls_plan;
+/* The table of a call, the name of its struct, and 1 if it reads logits. */
 typedef struct cls_operands {
     const char *call;
     int reads_logits;
-    void (*args)(cls_args *, const cls_sampler *, const cls_plan *);
     const cls_operand *row;
     uint32_t n;
 } cls_operands;

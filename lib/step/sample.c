@@ -98,8 +98,9 @@ static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
                : status;
 }
 
-const cls_call cls_step_call = {&cls_step_operands, read_step,    finish_step,
-                                launch_step,        cls_run_step, "cannot enqueue the step"};
+const cls_call cls_step_call = {
+    &cls_step_operands,        read_step, finish_step, launch_step, cls_run_step,
+    "cannot enqueue the step", NULL};
 
 cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                       const cl_event *wait, cl_event *done)
@@ -129,7 +130,7 @@ static cls_status finish_accepted(cls_sampler *s, cls_plan *plan)
     return cls_row_slots_check(s, &plan->accept.slots, plan->step.rows, 0, plan);
 }
 
-void cls_accept_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+static void accept_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
 {
     (void)s;
     a->per_row = plan->accept.per_row;
@@ -147,7 +148,8 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, const cls_accept_c
 {
     static const cls_call call = {&cls_accept_operands, read_accepted,
                                   finish_accepted,      launch_accepted,
-                                  cls_run_accept,       "cannot enqueue the acceptance"};
+                                  cls_run_accept,       "cannot enqueue the acceptance",
+                                  accept_args};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }
 

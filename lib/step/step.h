@@ -8,8 +8,9 @@
 #include "step/operands.h"
 
 /* A call whose arguments were checked, with all defaults set. */
-struct cls_plan {
+typedef struct cls_plan {
     const cls_operands *operands;
+    void (*args)(cls_args *, const cls_sampler *, const struct cls_plan *); /* as in cls_call */
     uint64_t count[CLS_COUNTS];
     cls_step step;
     cls_outputs outputs; /* the step's, in this version's size */
@@ -47,7 +48,7 @@ struct cls_plan {
     cls_pointer_calls calls[CLS_BUFFER_KINDS];  /* for operands that are pointers */
     uint32_t wide;                              /* CLS_WIDE, or 0: see cls_plan_set_logits() */
     cls_buffers buffers; /* of the kernels, once the data are on the device */
-};
+} cls_plan;
 
 /* ----------------------------------------------------------- operands.c */
 
@@ -76,8 +77,9 @@ void cls_plan_set_logits(cls_plan *plan, const cls_sampler *sampler, const cls_l
 /* -------------------------------------------------------------- check.c */
 
 /* A call that enqueues: its table, how the caller's struct is read into the plan, what is done once
- * all operands are right, how its kernels are launched, what the host does in their place, and the
- * message if a launch fails. */
+ * all operands are right, how its kernels are launched, what the host does in their place, the
+ * message if a launch fails, and what sets the arguments of kernels that no other call has, or
+ * NULL. */
 typedef struct cls_call {
     const cls_operands *operands;
     cls_status (*read)(const void *callers, cls_plan *plan);
@@ -85,6 +87,7 @@ typedef struct cls_call {
     cl_int (*launch)(cls_plan *plan, cls_commands *c, cl_event *done);
     void (*run)(const cls_plan *plan, cls_sampler *sampler); /* without a device */
     const char *failure;
+    void (*args)(cls_args *, const cls_sampler *, const cls_plan *);
 } cls_call;
 extern const cls_call cls_step_call; /* of cls_sample() */
 
@@ -132,11 +135,6 @@ static inline cls_wide cls_wide_of(uint64_t x)
 /* Returns how many mass tiles a group covers in a sampler's kernels over tiles. tiles: those of all
  * rows of the step. */
 uint32_t cls_step_tiles_per_group(const cls_sampler *sampler, uint64_t tiles);
-
-/* Set those arguments that only one call has, for the tables of operands. */
-void cls_accept_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
-void cls_verify_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
-void cls_lookup_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
 
 /* Sets all arguments of a step. Adds CLS_RAW to `has` for the argument sets of raw rows. */
 void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan,

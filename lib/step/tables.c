@@ -206,13 +206,13 @@ typedef char cls_operands_fit[sizeof step / sizeof step[0] <= CLS_MAX_RANGES &&
                                   ? 1
                                   : -1];
 
-#define TABLE(CALL, READS_LOGITS, ARGS, ROWS) \
+#define TABLE(CALL, READS_LOGITS, ROWS) \
     { \
-        CALL, READS_LOGITS, ARGS, ROWS, sizeof ROWS / sizeof ROWS[0] \
+        CALL, READS_LOGITS, ROWS, sizeof ROWS / sizeof ROWS[0] \
     }
-const cls_operands cls_step_operands = TABLE("step", 1, NULL, step);
-const cls_operands cls_verify_operands = TABLE("call", 1, cls_verify_args, verify);
-const cls_operands cls_accept_operands = TABLE("call", 0, cls_accept_args, accept_call);
-const cls_operands cls_logprobs_operands = TABLE("call", 1, NULL, logprobs);
-const cls_operands cls_draft_operands = TABLE("call", 0, cls_lookup_args, draft_call);
-const cls_operands cls_gather_operands = TABLE("gather", 1, NULL, gather);
+const cls_operands cls_step_operands = TABLE("step", 1, step);
+const cls_operands cls_verify_operands = TABLE("call", 1, verify);
+const cls_operands cls_accept_operands = TABLE("call", 0, accept_call);
+const cls_operands cls_logprobs_operands = TABLE("call", 1, logprobs);
+const cls_operands cls_draft_operands = TABLE("call", 0, draft_call);
+const cls_operands cls_gather_operands = TABLE("gather", 1, gather);

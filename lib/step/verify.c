@@ -288,7 +288,7 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
     return CLS_OK;
 }
 
-void cls_verify_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+static void verify_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
 {
     const cls_verify_call *const c = &plan->verify;
     a->nodes = CLS_MAP_NODES * s->max_rows;
@@ -377,6 +377,7 @@ cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_c
 {
     static const cls_call call = {&cls_verify_operands, read_drafts,
                                   finish_drafts,        launch_verify,
-                                  cls_run_verify,       "cannot enqueue the verification"};
+                                  cls_run_verify,       "cannot enqueue the verification",
+                                  verify_args};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }

@@ -10,7 +10,7 @@ static struct {
     int32_t ids[VECTOR_MOST];     /* of a list */
     uint8_t allowed[VECTOR_MOST]; /* in a row */
     cls_params p;
-    cls_host_row row;
+    one_row row;
     cls_host_candidates list;
     cls_stateless one; /* what the reference computed from the row */
 } block;
@@ -24,7 +24,7 @@ static int begin(char **word, uint32_t n)
     memset(block.allowed, 1, sizeof block.allowed);
     block.is_list = strcmp(word[0], "list") == 0;
     cls_params_init(&block.p);
-    cls_host_row_init(&block.row);
+    one_row_init(&block.row);
     cls_host_candidates_init(&block.list);
     block.row.logits = block.list.logits = block.logits;
     block.row.params = &block.p;
@@ -97,7 +97,7 @@ static int set_parameter(char **word, uint32_t n)
 /* --------------------------------------------------------------- what follows */
 
 /* Writes the tiles at the final scale. */
-static void write_tiles(FILE *f, const cls_scratch *w)
+static void write_tiles(FILE *f, const cls_sampled *w)
 {
     for (uint32_t t = 0; t < w->tiles; t++) {
         const cls_split at = split(w->tile_max[t], w->scale);
@@ -114,14 +114,14 @@ static void write_tiles(FILE *f, const cls_scratch *w)
 
 static int write_results(FILE *f)
 {
-    cls_scratch *w;
+    cls_sampled *w;
     block.is_done = 1;
     if (block.is_list)
         return 1;
     if (block.n != block.row.vocab || cls_stateless_open(&block.one, &block.row) != CLS_OK)
         return 0;
     w = &block.one.host->row;
-    cls_scratch_run(w, block.one.host->slot, &block.one.in, 1);
+    cls_sampled_run(w, block.one.host->slot, &block.one.in, 1);
     fprintf(f, "status %u\n", (unsigned)w->trace.status);
     if (w->trace.no_token)
         return 1;
@@ -145,7 +145,7 @@ static int write_draw(FILE *f, char **word, int is_given)
     const uint64_t bits = is_given ? strtoull(word[1], NULL, 16) : 0;
     const uint32_t position = is_given ? 0 : (uint32_t)strtoul(word[1], NULL, 10),
                    number = is_given ? 0 : (uint32_t)strtoul(word[2], NULL, 10);
-    cls_host_result result = {0};
+    one_result result = {0};
     cls_row trace;
     block.row.random_bits = block.list.random_bits = is_given ? &bits : NULL;
     block.row.position = block.list.position = position;
@@ -157,7 +157,7 @@ static int write_draw(FILE *f, char **word, int is_given)
         fprintf(f, " %d\n", (int)result.token);
         return 1;
     }
-    if (cls_host_sample(&block.row, &result) != CLS_OK ||
+    if (one_sample(&block.row, &result) != CLS_OK ||
         cls_reference(&block.row, &trace, &result) != CLS_OK || trace.token != result.token)
         return 0;
     if (!is_given)

@@ -248,12 +248,12 @@ static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
 {
     witness *const w = data;
     batch *const b = w->s->b;
-    cls_host_result result = {0};
+    one_result result = {0};
     cls_host_candidates c;
     const int32_t ids[] = {4, 5};
     const float logits[] = {0.0f, 1.0f};
     int32_t token = -1;
-    const cls_host_row row = batch_host_row(b, 0);
+    const one_row row = batch_host_row(b, 0);
     cls_params bad = b->params[0];
     (void)event;
     cls_host_candidates_init(&c);
@@ -266,7 +266,7 @@ static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
     wrong |= cls_sampler_check(w->s->sampler, &bad) != CLS_BAD_ARGUMENT ||
              strstr(cls_error_message(), "top_p") == NULL;
     wrong |= cls_params_check(&b->params[0], b->vocab) != CLS_OK;
-    wrong |= cls_host_sample(&row, &result) != CLS_OK || result.token != b->host[0].token;
+    wrong |= one_sample(&row, &result) != CLS_OK || result.token != b->host[0].token;
     wrong |= cls_host_draw(&c, &token) != CLS_OK || (token != 4 && token != 5);
     atomic_fetch_add(&w->wrong, wrong);
     atomic_fetch_add(&w->here, pthread_equal(pthread_self(), w->thread) != 0);

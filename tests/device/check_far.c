@@ -114,12 +114,12 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     buffer_read(d, out, sizeof token, token);
     buffer_read_at(d, out, sizeof token, sizeof status, status);
     for (uint32_t row = 0; row < ROWS; row++) {
-        cls_host_row h = host_row(all->logits[input->dtype] + row * row_size, VOCAB, &p);
+        one_row h = host_row(all->logits[input->dtype] + row * row_size, VOCAB, &p);
         h.dtype = input->dtype;
         h.mask = which == MASKS ? all->mask[row] : NULL;
         h.mask_kind = CLS_MASK_BOOL;
         h.bias = which == BIASES ? all->bias[row] : NULL;
-        const cls_host_result result = host_result(&h);
+        const one_result result = host_result(&h);
         ck_assert_msg(token[row] == result.token && status[row] == result.status,
                       "%s, %s, %llu bytes, row %u: token %d, status %d, not %d, %d", d->name,
                       input->name, (unsigned long long)size, row, token[row], status[row],

@@ -32,11 +32,11 @@ START_TEST(parent_goes_on)
         must_cl(clFlush(d->queue));
         const pid_t child = fork();
         if (child == 0) {
-            const cls_host_row h = batch_host_row(b, 0);
-            cls_host_result result = {0};
+            const one_row h = batch_host_row(b, 0);
+            one_result result = {0};
             alarm(60);
-            _exit(cls_host_sample(&h, &result) == CLS_OK && result.token >= 0 ? EXIT_SUCCESS
-                                                                              : EXIT_FAILURE);
+            _exit(one_sample(&h, &result) == CLS_OK && result.token >= 0 ? EXIT_SUCCESS
+                                                                         : EXIT_FAILURE);
         }
         ck_assert_msg(ended_well(child), "%s: the child of step %u", d->name, i);
     }

@@ -15,12 +15,12 @@ START_TEST(on_the_host)
     uint32_t n;
     const golden *const all = goldens(&n);
     for (const golden *g = all; g < all + n; g++) {
-        cls_host_result result = {.probs = probs};
-        cls_host_row row = host_row(g->logits, g->vocab, &g->params);
+        one_result result = {.probs = probs};
+        one_row row = host_row(g->logits, g->vocab, &g->params);
         row.output = g->history;
         row.output_count = g->history_count;
         for (row.position = 0; row.position < (g->is_set ? 1 : 20); row.position++) {
-            must(cls_host_sample(&row, &result));
+            must(one_sample(&row, &result));
             ck_assert_msg(g->expected[result.token] > 0.0, "%s: drew %d", g->name, result.token);
         }
         golden_check(g, probs, "host");

@@ -190,13 +190,13 @@ START_TEST(sampled_in_place)
         buffer_read(d, buffer, sizeof tokens, tokens);
         layer_check(&l, "sampled in place");
         for (uint32_t i = 0; i < rows; i++) {
-            cls_host_row row;
-            cls_host_row_init(&row);
+            one_row row;
+            one_row_init(&row);
             p.seed = 100 + i;
             row.params = &p;
             row.logits = l.logits + LAYER_MARGIN + (size_t)i * vocab;
             row.vocab = vocab;
-            const cls_host_result result = host_result(&row);
+            const one_result result = host_result(&row);
             ck_assert_int_eq(tokens[i], result.token);
             ck_assert_int_ge(tokens[i], 0);
         }

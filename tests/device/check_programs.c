@@ -448,7 +448,7 @@ START_TEST(bad_bits)
     memset(&t, 0, sizeof t);
     cls_sampler_options so = sampler_options(100, 1);
     must_refuse(compile(context, 8, 0), "dtypes is 0x8");
-    must_refuse(compile(context, 0, 1u << 17), "features is 0x20000");
+    must_refuse(compile(context, 0, 1u << 18), "features is 0x40000");
     so.features = 4096; /* of cls_draw() in earlier versions */
     must_refuse_exactly(cls_sampler_create(context, &so, &sampler),
                         "options->features is 0x1000, which has the reserved bit 0x1000: it was of "

@@ -68,11 +68,11 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
     buffer_read(d, out, sizeof tokens, tokens);
     for (uint32_t r = 0; r < ROWS; r++) {
-        cls_host_result result;
-        cls_host_row row = host_row(rows + r * stride * size, VOCAB, params);
+        one_result result;
+        one_row row = host_row(rows + r * stride * size, VOCAB, params);
         row.dtype = dtype;
         memset(&result, 0, sizeof result);
-        must(cls_host_sample(&row, &result));
+        must(one_sample(&row, &result));
         ck_assert_msg(tokens[r] == result.token,
                       "type %d, offset %llu, stride %llu: row %u has token %d, not %d", (int)dtype,
                       (unsigned long long)offset, (unsigned long long)stride, (unsigned)r,

@@ -171,10 +171,10 @@ static void load(void)
 /* ------------------------------------------------------------------------- steps */
 
 /* The inputs of a row of a statement that is a step. */
-static cls_host_row inputs_of(run_side *side, const run_statement *s, uint32_t row, const model *m)
+static one_row inputs_of(run_side *side, const run_statement *s, uint32_t row, const model *m)
 {
     cls_step step;
-    cls_host_row r;
+    one_row r;
     run_step_row(side, s, row, &step);
     const int32_t *const maps[] = {step.logits_map.host, step.mask.row_map.host,
                                    step.bias.row_map.host, step.positions.host, step.draws.host};
@@ -191,7 +191,7 @@ static cls_host_row inputs_of(run_side *side, const run_statement *s, uint32_t r
                  of_bias = step.bias.dtype == CLS_F32 ? 4 : 2, vocab = m->vocab;
     const char *const mask = step.mask.host != NULL ? step.mask.host : step.mask.words.pointer,
                       *const bias = step.bias.values.pointer;
-    cls_host_row_init(&r);
+    one_row_init(&r);
     r.logits = (const char *)step.logits.values.pointer + (size_t)at[0] * vocab * size;
     r.dtype = step.logits.dtype;
     r.vocab = m->vocab;
@@ -297,7 +297,7 @@ static void judge_set(uint32_t row, const brute *b, const float *logits, const f
     }
 }
 
-static void judge_raw(uint32_t row, const cls_host_row *r)
+static void judge_raw(uint32_t row, const one_row *r)
 {
     float *const raw = cli_alloc(r->vocab, sizeof *raw);
     brute b;
@@ -310,7 +310,7 @@ static void judge_raw(uint32_t row, const cls_host_row *r)
 
 /* Judges the outputs of a row of a step by brute force: of the raw row, or of a set by its final
  * logits and its probabilities. */
-static void judge_outputs(uint32_t row, const cls_host_row *r, const float *probs)
+static void judge_outputs(uint32_t row, const one_row *r, const float *probs)
 {
     const char *const list = run_find(j.s, "outputs");
     const float *const set = of_row("final_logits", row, NULL);
@@ -350,7 +350,7 @@ static void step(run_side *side)
         if (m == NULL)
             continue;
         if (can_tell && is_mapped(row) && model_can_tell(m)) {
-            const cls_host_row r = inputs_of(side, j.s, row, m);
+            const one_row r = inputs_of(side, j.s, row, m);
             float *const probs = cli_alloc(m->vocab, sizeof *probs);
             model_next(m, &r, probs, &token, &wanted);
             if (!(status[row] & (NOTHING | CLS_ROW_FORCED)))
@@ -433,7 +433,7 @@ static void logprobs(run_side *side)
     const run_statement s = as_step(j.s, rows);
     model none = {.vocab = side->sampler_options.vocab};
     for (uint32_t row = 0; row < rows; row++) {
-        const cls_host_row r = inputs_of(side, &s, row, &none);
+        const one_row r = inputs_of(side, &s, row, &none);
         judge_raw(row, &r);
     }
 }
@@ -455,7 +455,7 @@ static const int32_t *likely(run_side *side, const verification *v, uint32_t req
     rng r = {number[0]};
     for (uint32_t i = 0, k = 0; i < requests; i++)
         for (int32_t d = 0; d < v->drafts[i]; d++, k++) {
-            const cls_host_row row = inputs_of(side, &v->rows, k + i, &j.slot[0]);
+            const one_row row = inputs_of(side, &v->rows, k + i, &j.slot[0]);
             ids[k] = run_likely(&r, row.logits, row.dtype, row.vocab);
         }
     return ids;
@@ -476,7 +476,7 @@ static void judge_request(run_side *side, const verification *v, uint32_t reques
         const uint32_t row = first + request + (uint32_t)(at + 1);
         if (!is_mapped(row))
             break;
-        const cls_host_row r = inputs_of(side, &v->rows, row, trial);
+        const one_row r = inputs_of(side, &v->rows, row, trial);
         model_next(trial, &r, NULL, &token, &status);
         if (status & NOTHING)
             break;

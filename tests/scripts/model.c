@@ -234,7 +234,8 @@ void model_accept(model *m, int32_t token)
 
 static bool sees_text(const cls_params *p)
 {
-    return p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0;
+    return p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0 ||
+           p->watermark_context != 0;
 }
 
 bool model_can_tell(const model *m)
@@ -248,7 +249,7 @@ bool model_can_tell(const model *m)
 }
 
 /* Returns whether the mask of a row allows a token. */
-static bool is_allowed(const cls_host_row *row, uint32_t id)
+static bool is_allowed(const one_row *row, uint32_t id)
 {
     const uint32_t width = row->mask_width;
     const uint8_t *const bytes = row->mask;
@@ -263,15 +264,15 @@ static bool is_allowed(const cls_host_row *row, uint32_t id)
     return word >> id % 32 & 1;
 }
 
-void model_next(const model *m, const cls_host_row *inputs, float *probs, int32_t *token,
+void model_next(const model *m, const one_row *inputs, float *probs, int32_t *token,
                 int32_t *status)
 {
     const uint32_t window = m->params.penalty_window;
     static int32_t kind[2][MODEL_TOKENS]; /* prompt, output */
     uint32_t n[2] = {0, 0};
     cls_params p = m->params;
-    cls_host_row row = *inputs;
-    cls_host_result result = {.token = -1, .probs = probs};
+    one_row row = *inputs;
+    one_result result = {.token = -1, .probs = probs};
     *token = row.invalid_token;
     *status = !m->begun ? CLS_ROW_NO_SLOT : CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     if (!m->begun || model_stopped(m))
@@ -297,7 +298,7 @@ void model_next(const model *m, const cls_host_row *inputs, float *probs, int32_
     row.output = kind[1];
     row.output_count = n[1];
     row.max_history = m->history;
-    if (cls_host_sample(&row, &result) != CLS_OK) {
+    if (one_sample(&row, &result) != CLS_OK) {
         fprintf(stderr, "the model: %s\n", cls_error_message());
         abort();
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A model of a slot: a request as a plain list of its tokens. The model determines which tokens
- * count for penalties and passes only these to cls_host_sample(), without window, stops, thinking
+ * count for penalties and passes only these to one_sample(), without window, stops, thinking
  * budget, forced ids or loop stop. It does not depend on how the library stores a slot. */
 #ifndef TESTS_MODEL_H
 #define TESTS_MODEL_H
@@ -48,12 +48,12 @@ int model_stopped(const model *m);
 uint32_t model_can_roll_back(const model *m);
 
 /* Returns whether the model can tell the next token: not where a request adapts to its tokens, nor
- * where DRY, n-grams or bad words see another text than penalties. */
+ * where DRY, n-grams, bad words or a watermark see another text than penalties. */
 bool model_can_tell(const model *m);
 
 /* Computes the request's next token and status, and, unless it is NULL, the probabilities [vocab]
  * of the row. The row has the inputs and the position; its request is left out. */
-void model_next(const model *m, const cls_host_row *inputs, float *probs, int32_t *token,
+void model_next(const model *m, const one_row *inputs, float *probs, int32_t *token,
                 int32_t *status);
 
 /* Describes the request for messages, in static memory. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that cls_host_verify(), where chance accepts drafts, decides as double precision
+/* Proves that one_verify(), where chance accepts drafts, decides as double precision
  * does, and that the emitted tokens follow the target's distribution. */
 #include "batch.h"
 
@@ -54,7 +54,7 @@ static void make_models(models *m, int pair, rng *r)
             m->probs[a][b] = (float)m->q[a][b];
         }
         oracle o;
-        cls_host_row row = host_row(m->target[a], VOCAB, &m->params);
+        one_row row = host_row(m->target[a], VOCAB, &m->params);
         row.output = &a;
         row.output_count = 1;
         ck_assert(oracle_make(&o, &row));
@@ -81,14 +81,14 @@ typedef struct trial {
     int method, kind;
     uint32_t n, position;
     int32_t before[LONGEST + 1]; /* each row's token before: the drafts from 1 on */
-    cls_host_verified v;
+    one_verified v;
 } trial;
 
 static void run(trial *t, rng *r)
 {
     static const int32_t first = FIRST;
     float target[LONGEST + 1][VOCAB], draft[LONGEST][VOCAB];
-    cls_host_drafts d;
+    one_drafts d;
     t->before[0] = FIRST;
     for (uint32_t k = 0; k < t->n; k++)
         t->before[k + 1] = t->kind == CLS_DRAFT_NONE ? (t->before[k] * 7 + 3) % VOCAB
@@ -99,19 +99,19 @@ static void run(trial *t, rng *r)
         memcpy(draft[k],
                t->kind == CLS_DRAFT_PROBS ? t->m->probs[t->before[k]] : t->m->draft[t->before[k]],
                sizeof draft[k]);
-    cls_host_row row = host_row(target, VOCAB, &t->m->params);
+    one_row row = host_row(target, VOCAB, &t->m->params);
     row.position = t->position;
     row.draw = DRAW;
     row.output = &first;
     row.output_count = 1;
-    cls_host_drafts_init(&d);
+    one_drafts_init(&d);
     d.row = &row;
     d.draft_count = t->n;
     d.method = t->method;
     d.ids = t->before + 1;
     d.draft = draft;
     d.draft_kind = t->kind;
-    must(cls_host_verify(&d, &t->v));
+    must(one_verify(&d, &t->v));
     ck_assert(t->v.emitted == t->v.accepted + 1 && t->v.status == 0);
 }
 

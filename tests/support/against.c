@@ -13,11 +13,11 @@ static int close_to(double a, double b, double tolerance)
 }
 
 /* Compares the row's results with the oracle's, after oracle_follow(). */
-static void compare(const batch *b, uint32_t row, const oracle *o, const cls_host_row *h,
+static void compare(const batch *b, uint32_t row, const oracle *o, const one_row *h,
                     const float *probs, double *expected)
 {
     const float *const values = b->values + (size_t)row * b->vocab;
-    const cls_host_result *const result = &b->host[row];
+    const one_result *const result = &b->host[row];
     const int nothing = o->finite == 0 || o->empty_status,
               status = o->status | (nothing ? o->empty_status : oracle_stops(h, result->token));
     ck_assert_msg(result->status == status, "%s: status %d, not %d", batch_words(b, row),
@@ -59,10 +59,10 @@ int batch_against_oracle(batch *b, uint32_t row)
     float *const probs = must_malloc(b->vocab * sizeof *probs);
     double *const expected = must_malloc(b->vocab * sizeof *expected);
     oracle o;
-    cls_host_result *const result = &b->host[row];
-    const cls_host_row h = batch_host_row(b, row);
+    one_result *const result = &b->host[row];
+    const one_row h = batch_host_row(b, row);
     result->probs = probs;
-    must(cls_host_sample(&h, result));
+    must(one_sample(&h, result));
     result->probs = NULL;
     ck_assert_msg(oracle_make(&o, &h), "%s: %s", batch_words(b, row), o.fault);
     ck_assert_msg(oracle_follow(&o, &h), "%s: %s", batch_words(b, row), o.fault);

@@ -149,13 +149,13 @@ void batch_inputs(const batch *b, device *d, cls_step *step)
         step->random_bits.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
 }
 
-cls_host_row batch_host_row(const batch *b, uint32_t row)
+one_row batch_host_row(const batch *b, uint32_t row)
 {
     const tokens *const t = &b->tokens[row];
     const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row,
                   bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
-    cls_host_row h;
-    cls_host_row_init(&h);
+    one_row h;
+    one_row_init(&h);
     h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     h.dtype = b->dtype;
     h.vocab = b->vocab;
@@ -188,7 +188,7 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
 void batch_reference(batch *b)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
-        const cls_host_row h = batch_host_row(b, row);
+        const one_row h = batch_host_row(b, row);
         must(cls_reference(&h, &b->trace[row], &b->host[row]));
         request_adjust(&h, b->adjusted + (size_t)row * b->vocab);
     }
@@ -241,10 +241,10 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
     if (is_greedy(b, row) || trace->mass == 0)
         return trace->token;
     if (adapts || p->infill) { /* the weights or the set differ, so any number will do */
-        cls_host_row h = batch_host_row(b, row);
+        one_row h = batch_host_row(b, row);
         b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;
         h.random_bits = &b->random[row];
-        const cls_host_result result = host_result(&h);
+        const one_result result = host_result(&h);
         return result.token;
     }
     const float scale = trace->scale;
@@ -408,7 +408,7 @@ void batch_equal(const batch *b, const char *where)
         const int infill = b->params[row].infill && !is_greedy(b, row) &&
                            b->params[row].mirostat == 0 && !(b->host[row].status & CLS_ROW_FORCED);
         if (infill && b->host[row].token >= 0) {
-            const cls_host_row h = batch_host_row(b, row);
+            const one_row h = batch_host_row(b, row);
             const uint32_t left = oracle_left_for_infill(&h);
             const uint32_t most =
                 b->shortlist < ORACLE_INFILL_MOST ? b->shortlist : ORACLE_INFILL_MOST;

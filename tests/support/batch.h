@@ -53,7 +53,7 @@ typedef struct batch {
     uint32_t n_lists;
 
     cls_row *trace; /* the reference's results */
-    cls_host_result *host;
+    one_result *host;
 
     cls_row *device_trace;
     int32_t *token, *status; /* the device's results */
@@ -86,11 +86,11 @@ void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
 void batch_inputs(const batch *b, device *d, cls_step *step);
 
 /* Returns one row's input for the reference. */
-cls_host_row batch_host_row(const batch *b, uint32_t row);
+one_row batch_host_row(const batch *b, uint32_t row);
 /* Samples all rows by the reference into b->host and b->trace. */
 void batch_reference(batch *b);
 
-/* Samples a row by cls_host_sample() into b->host. Fails unless the oracle agrees on the set, the
+/* Samples a row by one_sample() into b->host. Fails unless the oracle agrees on the set, the
  * probabilities, the log-probabilities and the adaptive state. Returns 0 if the oracle could not
  * decide. */
 int batch_against_oracle(batch *b, uint32_t row);

@@ -71,7 +71,7 @@ void client_check(client *s, uint32_t n, const char *where)
         client_tokens(s, i);
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++) {
-            const cls_host_result *const host = &b->host[row];
+            const one_result *const host = &b->host[row];
             ck_assert_msg(b->token[row] == host->token && b->status[row] == host->status,
                           "%s: step %u: %s: token %d, status %d; the reference: %d, %d", where, i,
                           batch_words(b, row), b->token[row], b->status[row], host->token,

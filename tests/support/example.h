@@ -12,8 +12,8 @@
 typedef struct example {
     float x[10];
     cls_params p;
-    cls_host_row row;
-    cls_host_result result;
+    one_row row;
+    one_result result;
     float probs[10];
 } example;
 
@@ -26,7 +26,7 @@ static inline void start(example *e)
 {
     memset(e, 0, sizeof *e);
     cls_params_init(&e->p);
-    cls_host_row_init(&e->row);
+    one_row_init(&e->row);
     e->row.logits = e->x;
     e->row.vocab = 10;
     e->row.params = &e->p;
@@ -47,7 +47,7 @@ static inline void start_probs(example *e, const double *probs, uint32_t n)
 static inline void expect_kept(example *e, const char *ids, const char *where)
 {
     char kept[11] = "";
-    must(cls_host_sample(&e->row, &e->result));
+    must(one_sample(&e->row, &e->result));
     for (uint32_t i = 0, n = 0; i < 10; i++)
         if (e->probs[i] > 0.0f) {
             kept[n++] = (char)('0' + i);

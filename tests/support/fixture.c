@@ -191,13 +191,13 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
 
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
 {
-    cls_host_row row;
-    cls_host_result result = {.probs = probs};
-    cls_host_row_init(&row);
+    one_row row;
+    one_result result = {.probs = probs};
+    one_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
     row.params = p;
-    must(cls_host_sample(&row, &result));
+    must(one_sample(&row, &result));
     return result.kept_count;
 }
 

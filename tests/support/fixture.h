@@ -116,11 +116,11 @@ cls_params default_params(void);
 cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots);
 cls_context_options default_context_options(void);
 cls_step default_step(uint32_t rows, cl_mem logits);
-cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
+one_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
 
 /* Return what a context says of itself, and the result of a row that must be sampled. */
 cls_device_info context_info(const cls_context *context);
-cls_host_result host_result(const cls_host_row *row);
+one_result host_result(const one_row *row);
 
 /* Sets fields of parameters, such as "top_k=3 top_p=0.5 stages=top-p,top-k" names them. A value
  * with a point is a float. */

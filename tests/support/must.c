@@ -96,10 +96,10 @@ cls_device_info context_info(const cls_context *context)
     return info;
 }
 
-cls_host_result host_result(const cls_host_row *row)
+one_result host_result(const one_row *row)
 {
-    cls_host_result result = {0};
-    must(cls_host_sample(row, &result));
+    one_result result = {0};
+    must(one_sample(row, &result));
     return result;
 }
 
@@ -150,10 +150,10 @@ cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots)
     return o;
 }
 
-cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params)
+one_row host_row(const void *logits, uint32_t vocab, const cls_params *params)
 {
-    cls_host_row row;
-    cls_host_row_init(&row);
+    one_row row;
+    one_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
     row.params = params;

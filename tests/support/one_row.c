@@ -4,14 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-void cls_host_row_init(cls_host_row *row) { *row = (cls_host_row){.invalid_token = -1}; }
+void one_row_init(one_row *row) { *row = (one_row){.invalid_token = -1}; }
 
-void cls_host_drafts_init(cls_host_drafts *drafts)
+void one_drafts_init(one_drafts *drafts)
 {
-    *drafts = (cls_host_drafts){.epsilon = 0.09f, .delta = 0.3f};
+    *drafts = (one_drafts){.epsilon = 0.09f, .delta = 0.3f};
 }
 
-static uint32_t layout_of(const cls_host_row *row)
+static uint32_t layout_of(const one_row *row)
 {
     uint64_t length = (uint64_t)row->prompt_count + row->output_count + CLS_MAX_DRAFTS + 1;
     uint64_t history = row->max_history != 0 ? row->max_history : length;
@@ -31,9 +31,9 @@ static void append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t ma
     }
 }
 
-cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
+cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
 {
-    cls_host_row *const row = &w->row;
+    one_row *const row = &w->row;
     cls_slot slot;
     memset(w, 0, sizeof *w);
     *row = *callers;
@@ -100,9 +100,9 @@ cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
 }
 
 /* Writes the outputs of a row that was sampled to its result. */
-static void write_result(cls_stateless *w, cls_host_result *result)
+static void write_result(cls_stateless *w, one_result *result)
 {
-    cls_scratch *const row = &w->host->row;
+    cls_sampled *const row = &w->host->row;
     cls_row_outputs out = {
         .set = result->kept_capacity, .wants_set = result->kept_capacity != 0, .raw = 0};
     out.at[CLS_OUT_LOGPROBS] = &result->logprob_final;
@@ -119,13 +119,13 @@ static void write_result(cls_stateless *w, cls_host_result *result)
     result->status = (int32_t)row->trace.status;
 }
 
-cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
+cls_status cls_reference(const one_row *callers, cls_row *trace, one_result *result)
 {
     cls_stateless w;
     cls_status status = cls_stateless_open(&w, callers);
     if (status == CLS_OK) {
         cls_host_slot *const h = w.host->slot;
-        cls_scratch_run(&w.host->row, h, &w.in, 1);
+        cls_sampled_run(&w.host->row, h, &w.in, 1);
         *trace = w.host->row.trace;
         write_result(&w, result);
         if (!trace->no_token || trace->forced)
@@ -137,14 +137,14 @@ cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_r
     return status;
 }
 
-cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
+cls_status one_sample(const one_row *row, one_result *result)
 {
     cls_row trace;
     return cls_reference(row, &trace, result);
 }
 
 /* Sets the strides that are 0. */
-static void set_strides(cls_host_drafts *d, const cls_host_row *row)
+static void set_strides(one_drafts *d, const one_row *row)
 {
     const struct {
         uint64_t *stride, width;
@@ -159,12 +159,12 @@ static void set_strides(cls_host_drafts *d, const cls_host_row *row)
 }
 
 /* Reports on the tokens and the places behind them. */
-static void report_verified(cls_stateless *w, const cls_host_drafts *d)
+static void report_verified(cls_stateless *w, const one_drafts *d)
 {
     cls_verification *const v = &w->host->verification;
     cls_verification_begin_report(v);
     for (uint32_t i = 0; i <= d->draft_count; i++) {
-        cls_host_result result = {
+        one_result result = {
             .kept_capacity = d->kept_capacity,
             .kept_ids = d->kept_ids != NULL ? d->kept_ids + (size_t)i * d->kept_capacity : NULL};
         const int has_token = cls_verification_report(v, i);
@@ -188,7 +188,7 @@ static void report_verified(cls_stateless *w, const cls_host_drafts *d)
     }
 }
 
-static cls_status verify_host(cls_stateless *w, const cls_host_drafts *d, cls_host_verified *result)
+static cls_status verify_host(cls_stateless *w, const one_drafts *d, one_verified *result)
 {
     const uint32_t n = d->draft_count;
     cls_verification *const v = &w->host->verification;
@@ -240,9 +240,9 @@ static cls_status verify_host(cls_stateless *w, const cls_host_drafts *d, cls_ho
     return CLS_OK;
 }
 
-cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *result)
+cls_status one_verify(const one_drafts *drafts, one_verified *result)
 {
-    cls_host_drafts d = *drafts;
+    one_drafts d = *drafts;
     cls_stateless w;
     cls_status status = cls_stateless_open(&w, d.row);
     set_strides(&d, &w.row);

@@ -14,9 +14,9 @@ typedef struct cls_adaptive_state {
     uint32_t top_p;       /* the decayed top_p, * 2^32 */
 } cls_adaptive_state;
 
-/* One row for cls_host_sample(). All pointers remain the caller's. cls_host_row_init() and its like
+/* One row for one_sample(). All pointers remain the caller's. one_row_init() and its like
  * set the defaults. */
-typedef struct cls_host_row {
+typedef struct one_row {
     const void *logits;  /* [vocab] of dtype */
     int32_t dtype;       /* a cls_dtype */
     uint32_t vocab;      /* 1 to 1,048,576 */
@@ -47,21 +47,21 @@ typedef struct cls_host_row {
     float bias_factor;        /* as cls_dense_bias.factor; 0 (default): 1 */
     const cls_infill *infill; /* for params->infill, else NULL */
 
-    /* The state before this token: cls_host_result.adaptive of the request's previous token.
+    /* The state before this token: one_result.adaptive of the request's previous token.
      * Default: Mirostat and adaptive p begin here, and top_p has decayed by the tokens of
      * `output`. A state that no token leaves is refused: with adaptive p a weight below 2^24 or
      * less than sum, with Mirostat a mu beyond 2^29. */
     cls_adaptive_state adaptive;
 
     /* The ids of the next output tokens, as cls_slot_force() sets them: this row emits the first
-     * one. In cls_host_verify() the row after k drafts emits forced_ids[k]. NULL with 0 (default).
+     * one. In one_verify() the row after k drafts emits forced_ids[k]. NULL with 0 (default).
      */
     const int32_t *forced_ids; /* [forced_count] */
     uint32_t forced_count;
-} cls_host_row;
+} one_row;
 
-/* What cls_host_sample() returns. Set probs, kept_ids and kept_capacity before the call. */
-typedef struct cls_host_result {
+/* What one_sample() returns. Set probs, kept_ids and kept_capacity before the call. */
+typedef struct one_result {
     int32_t token;       /* row->invalid_token if there is none */
     int32_t status;      /* cls_row_status bits */
     uint32_t kept_count; /* tokens of the kept set */
@@ -77,15 +77,15 @@ typedef struct cls_host_result {
      * status has CLS_ROW_OVERFLOW. */
     int32_t *kept_ids;
     uint32_t kept_capacity;
-} cls_host_result;
+} one_result;
 /* Samples a row. Fails if its parameters, its infill or its adaptive state are refused. */
-cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result);
+cls_status one_sample(const one_row *row, one_result *result);
 
-/* One request for cls_host_verify(). All its rows have the vocab and the dtypes of `row`. */
-typedef struct cls_host_drafts {
-    /* The request at its first row, as for cls_host_sample(), but without random_bits. Its logits,
+/* One request for one_verify(). All its rows have the vocab and the dtypes of `row`. */
+typedef struct one_drafts {
+    /* The request at its first row, as for one_sample(), but without random_bits. Its logits,
      * mask and bias have draft_count + 1 rows, one after another, for all rows of the request. */
-    const cls_host_row *row;
+    const one_row *row;
     uint32_t draft_count; /* 0 to CLS_MAX_DRAFTS */
     int32_t method;       /* a cls_verify_method */
     /* Elements from row to row of the logits, the mask and the bias. 0: vocab for the logits and
@@ -100,27 +100,27 @@ typedef struct cls_host_drafts {
     /* Elements from draft to draft of `ids` and of `draft`. 0: 1 and vocab. */
     uint64_t ids_stride, draft_stride;
 
-    /* Where to write what cls_host_sample() would return at the row of each emitted token. Each is
+    /* Where to write what one_sample() would return at the row of each emitted token. Each is
      * NULL or has draft_count + 1 entries, as cls_verify_call.outputs and .token_status have places
      * of a request; those without a token have -inf, 0, and statuses as token_status. */
     float *logprobs_raw, *logprobs_final;
     uint32_t *kept_counts;
     int32_t *token_status;
     int32_t *kept_ids;      /* [draft_count + 1, kept_capacity], or NULL: as cls_kept_set */
-    uint32_t kept_capacity; /* as cls_host_result.kept_capacity */
-} cls_host_drafts;
+    uint32_t kept_capacity; /* as one_result.kept_capacity */
+} one_drafts;
 
-/* What cls_host_verify() returns, as the outputs of cls_verify(). */
-typedef struct cls_host_verified {
+/* What one_verify() returns, as the outputs of cls_verify(). */
+typedef struct one_verified {
     int32_t tokens[CLS_MAX_DRAFTS + 1]; /* then -1 */
     int32_t nodes[CLS_MAX_DRAFTS];      /* then -1 */
     int32_t accepted, emitted;          /* drafts that were emitted, and tokens in all */
     int32_t status;                     /* the cls_row_status bits of all rows that were read */
-} cls_host_verified;
-/* Verifies the drafts of a request. Fails as cls_host_sample() does. */
-cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *result);
+} one_verified;
+/* Verifies the drafts of a request. Fails as one_sample() does. */
+cls_status one_verify(const one_drafts *drafts, one_verified *result);
 
-void cls_host_row_init(cls_host_row *row);
-void cls_host_drafts_init(cls_host_drafts *drafts);
+void one_row_init(one_row *row);
+void one_drafts_init(one_drafts *drafts);
 
 #endif

@@ -8,16 +8,16 @@
 
 /* A row as a request on the host of its own. */
 typedef struct cls_stateless {
-    cls_host_row row;
+    one_row row;
     cls_params params;
     cls_host *host;
     cls_row_inputs in;
 } cls_stateless;
 
 /* Opens a row; cls_host_destroy(w->host) closes it in any case. */
-cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *row);
+cls_status cls_stateless_open(cls_stateless *w, const one_row *row);
 
-/* Does what cls_host_sample() does, and sets the record of the row: its masses, target and cut. */
-cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_result *result);
+/* Does what one_sample() does, and sets the record of the row: its masses, target and cut. */
+cls_status cls_reference(const one_row *row, cls_row *trace, one_result *result);
 
 #endif

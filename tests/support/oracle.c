@@ -9,10 +9,7 @@
 
 #include "inputs.h"
 
-static int is_token(const cls_host_row *row, int32_t id)
-{
-    return id >= 0 && (uint32_t)id < row->vocab;
-}
+static int is_token(const one_row *row, int32_t id) { return id >= 0 && (uint32_t)id < row->vocab; }
 
 /* ----------------------------------------------------------------------- order */
 
@@ -30,7 +27,7 @@ void oracle_sort(oracle_entry *entries, uint32_t n)
 }
 
 /* Collects the tokens that can be drawn, and sets the row's status. */
-static void read_row(oracle *o, const cls_host_row *row, const oracle_effect *touches,
+static void read_row(oracle *o, const one_row *row, const oracle_effect *touches,
                      const float *rounded, oracle_entry *entries)
 {
     for (uint32_t i = 0; i < row->vocab; i++)
@@ -60,7 +57,7 @@ static void read_row(oracle *o, const cls_host_row *row, const oracle_effect *to
     }
 }
 
-int oracle_stops(const cls_host_row *row, int32_t token)
+int oracle_stops(const one_row *row, int32_t token)
 {
     uint32_t outputs = 1;
     for (uint32_t i = 0; i < row->output_count; i++)
@@ -75,9 +72,9 @@ int oracle_stops(const cls_host_row *row, int32_t token)
 }
 
 /* Returns whether the request ended with its last output token. */
-static int has_stopped(const cls_host_row *row)
+static int has_stopped(const one_row *row)
 {
-    cls_host_row before = *row;
+    one_row before = *row;
     while (before.output_count-- > 0)
         if (is_token(row, row->output[before.output_count]))
             return oracle_stops(&before, row->output[before.output_count]);
@@ -102,7 +99,7 @@ static int adapts(const cls_params *p)
     return p->temperature >= 1e-5f && p->mirostat == 0 && p->adaptive_target >= 0.0f;
 }
 
-static void begin_mode(oracle *o, const cls_host_row *row)
+static void begin_mode(oracle *o, const one_row *row)
 {
     const cls_params *const p = row->params;
     const double rest = 1.0 - (double)p->adaptive_decay;
@@ -231,7 +228,7 @@ const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adap
 
 /* ------------------------------------------------------------------------ whole */
 
-int oracle_make(oracle *o, const cls_host_row *row)
+int oracle_make(oracle *o, const one_row *row)
 {
     const uint32_t vocab = row->vocab;
     oracle_entry *const entries = malloc(vocab * sizeof *entries);
@@ -265,7 +262,7 @@ int oracle_make(oracle *o, const cls_host_row *row)
     return o->finite == 0 || oracle_run(o, row, 0);
 }
 
-int oracle_follow(oracle *o, const cls_host_row *row)
+int oracle_follow(oracle *o, const one_row *row)
 {
     return o->fault[0] == 0 && (o->finite == 0 || oracle_run(o, row, 1));
 }

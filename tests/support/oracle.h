@@ -36,13 +36,13 @@ typedef struct oracle {
 
 /* Reads the row's logits, mask, biases, tokens and parameters, and runs its chain. Returns 0 if
  * memory is exhausted. The row must outlive the oracle. */
-int oracle_make(oracle *o, const cls_host_row *row);
+int oracle_make(oracle *o, const one_row *row);
 void oracle_free(oracle *o);
 
-/* Runs the chain again and compares each stage with cls_host_sample(), which runs the chain up to
+/* Runs the chain again and compares each stage with one_sample(), which runs the chain up to
  * that stage. The resulting set is the library's. Returns 0 if they disagree; o->fault describes
  * the difference. */
-int oracle_follow(oracle *o, const cls_host_row *row);
+int oracle_follow(oracle *o, const one_row *row);
 
 /* Computes the final distribution in probs [vocab]. Returns the error that float32 may have, as a
  * total variation distance. */
@@ -53,15 +53,15 @@ double oracle_probs(const oracle *o, double *probs);
 const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adaptive_state *after);
 
 /* Returns the number of tokens that the row's chain leaves for its infill stage, by
- * cls_host_sample(). */
-uint32_t oracle_left_for_infill(const cls_host_row *row);
+ * one_sample(). */
+uint32_t oracle_left_for_infill(const one_row *row);
 
 /* Returns the natural logarithm of a token's probability at temperature 1 among all logits [vocab].
  */
 double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token);
 
 /* Returns whether the request stops if its next token is `token`. */
-int oracle_stops(const cls_host_row *row, int32_t token);
+int oracle_stops(const one_row *row, int32_t token);
 /* Returns min_tokens; 0 where allowed_ids allow stop ids only. */
 uint32_t oracle_min_tokens(const cls_params *p);
 
@@ -84,7 +84,7 @@ typedef struct oracle_effect {
     uint8_t unlisted;        /* not one of the allowed ids, hence masked */
     int32_t dry;             /* DRY's exponent, or -1 */
 } oracle_effect;
-void oracle_effects(const cls_host_row *row, oracle_effect *of);
+void oracle_effects(const one_row *row, oracle_effect *of);
 
 /* The same for a request as a list of its tokens, oldest first. */
 typedef struct oracle_story {
@@ -98,8 +98,8 @@ void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *
 
 /* Return a row's raw logit with its dense bias, whether its mask allows the token, and whether its
  * list of biases has the token; *bias is their sum. */
-float oracle_raw(const cls_host_row *row, uint32_t id);
-int oracle_allows(const cls_host_row *row, uint32_t id);
+float oracle_raw(const one_row *row, uint32_t id);
+int oracle_allows(const one_row *row, uint32_t id);
 int oracle_biases(const cls_params *p, uint32_t id, double *bias);
 
 /* Returns what DRY subtracts from a logit: the amount of an exponent, 0 for -1. */
@@ -118,15 +118,15 @@ void oracle_sort(oracle_entry *entries, uint32_t n);
 
 /* Applies every adjustment except the mask and the dense bias to a token's raw logit x. *error is
  * the error that float32 may have. */
-double oracle_adjusted(const cls_host_row *row, uint32_t id, float x, const oracle_effect *t,
+double oracle_adjusted(const one_row *row, uint32_t id, float x, const oracle_effect *t,
                        double *error);
 
 /* Computes the adjusted logits [vocab] by the single float32 operations of cl/core/arithmetic.h. In
  * requests.c. */
-void request_adjust(const cls_host_row *row, float *adjusted);
+void request_adjust(const one_row *row, float *adjusted);
 
 /* Runs the chain of o->params over the sorted tokens. In oracle_chain.c. */
-int oracle_run(oracle *o, const cls_host_row *row, int follow);
+int oracle_run(oracle *o, const one_row *row, int follow);
 
 /* The tokens that a stage sees. A verdict on a token is ORACLE_IN or ORACLE_OUT, combined with
  * ORACLE_EITHER if a rounding may decide otherwise. In oracle_stages.c. */
@@ -143,7 +143,7 @@ typedef struct oracle_set {
     double slack;     /* the share of the mass that errors can move */
     double lost;      /* the resulting error of the mean depth, in bits */
 } oracle_set;
-void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage);
+void oracle_stage(oracle *o, oracle_set *s, const one_row *row, int stage);
 /* Weights of less than 2^-29 of their tile's maximum may be 0. In bits. */
 #define ORACLE_MAY_WEIGH_NOTHING 28.9
 #define ORACLE_INFILL_MOST 128 /* tokens that infill considers */

@@ -131,7 +131,7 @@ void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *
     repeat_penalties(p, s, of);
 }
 
-void oracle_effects(const cls_host_row *row, oracle_effect *of)
+void oracle_effects(const one_row *row, oracle_effect *of)
 {
     const uint32_t prompt = row->prompt_count, given = prompt + row->output_count;
     int32_t *const id = malloc((given + 1) * sizeof *id);
@@ -168,7 +168,7 @@ static float times_factor(float value, float factor)
                : (float)fmax(-(double)FLT_MAX, fmin(product, (double)FLT_MAX));
 }
 
-float oracle_raw(const cls_host_row *row, uint32_t id)
+float oracle_raw(const one_row *row, uint32_t id)
 {
     float x = dtype_decode(row->dtype, (const char *)row->logits + id * dtype_size(row->dtype));
     if (row->bias != NULL)
@@ -178,7 +178,7 @@ float oracle_raw(const cls_host_row *row, uint32_t id)
     return x;
 }
 
-int oracle_allows(const cls_host_row *row, uint32_t id)
+int oracle_allows(const one_row *row, uint32_t id)
 {
     if (row->mask == NULL)
         return 1;
@@ -216,7 +216,7 @@ double oracle_dry_amount(const cls_params *p, int32_t exponent)
                         : limited((double)p->dry_multiplier * pow((double)p->dry_base, exponent));
 }
 
-double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_effect *t,
+double oracle_adjusted(const one_row *row, uint32_t i, float x, const oracle_effect *t,
                        double *error)
 {
     const cls_params *const p = row->params;

@@ -127,7 +127,7 @@ static int blame(oracle *o, int stage, const char *what, int32_t id)
 
 /* Compares a stage's verdicts with the library's set. Adopts the library's choice where a rounding
  * may have decided. */
-static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *library)
+static int settle(oracle *o, oracle_set *s, int stage, const one_result *library)
 {
     const int empty = library->status & (CLS_ROW_UNFIT | CLS_ROW_EMPTY);
     uint32_t kept = 0, first = s->n, unknown = 0, weighing = 0;
@@ -185,7 +185,7 @@ static void shrink(oracle_set *s)
     s->n = n;
 }
 
-static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *probs)
+static int run_chain(oracle *o, const one_row *row, oracle_set *s, float *probs)
 {
     int stages[CLS_CHAIN_LENGTH];
     const int n = chain_of(o->params, o->vocab, stages);
@@ -196,15 +196,15 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
             measure(o, s);
         if (probs != NULL &&
             (stages[i] != CLS_STAGE_TEMPERATURE || o->params->dynatemp_range > 0.0f)) {
-            cls_host_row shorter = *row;
+            one_row shorter = *row;
             cls_params p = shortened(o->params, stages, i + 1);
-            cls_host_result result = {.probs = probs};
+            one_result result = {.probs = probs};
             if (i == n - 1) { /* the request's own chain */
                 p = *o->params;
                 p.adaptive_target = -1.0f;
             }
             shorter.params = &p;
-            if (cls_host_sample(&shorter, &result) != CLS_OK)
+            if (one_sample(&shorter, &result) != CLS_OK)
                 return blame(o, stages[i], cls_error_message(), -1);
             if (!settle(o, s, stages[i], &result) || !ties_are_right(o, s, stages[i]))
                 return 0;
@@ -216,7 +216,7 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
     return 1;
 }
 
-int oracle_run(oracle *o, const cls_host_row *row, int follow)
+int oracle_run(oracle *o, const one_row *row, int follow)
 {
     const size_t size = (o->finite + 1) * sizeof(double);
     float *const probs = follow ? malloc(o->vocab * sizeof *probs) : NULL;
@@ -250,15 +250,15 @@ int oracle_run(oracle *o, const cls_host_row *row, int follow)
     return right;
 }
 
-uint32_t oracle_left_for_infill(const cls_host_row *row)
+uint32_t oracle_left_for_infill(const one_row *row)
 {
     int stages[CLS_CHAIN_LENGTH], before = 0;
     const int n = chain_of(row->params, row->vocab, stages);
     while (before < n && stages[before] != CLS_STAGE_INFILL)
         before++;
-    cls_host_row shorter = *row;
+    one_row shorter = *row;
     const cls_params p = shortened(row->params, stages, before);
-    cls_host_result result = {0};
+    one_result result = {0};
     shorter.params = &p;
-    return cls_host_sample(&shorter, &result) == CLS_OK ? result.kept_count : 0;
+    return one_sample(&shorter, &result) == CLS_OK ? result.kept_count : 0;
 }

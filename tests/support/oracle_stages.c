@@ -32,7 +32,7 @@ static int32_t id_at(const oracle *o, const oracle_set *s, uint32_t i)
     return (int32_t)o->order[s->index[i]];
 }
 
-static uint32_t floor_of(const cls_host_row *row, const oracle_set *s)
+static uint32_t floor_of(const one_row *row, const oracle_set *s)
 {
     const uint32_t keep = row->params->min_keep > 1 ? row->params->min_keep : 1;
     return keep < s->n ? keep : s->n;
@@ -191,7 +191,7 @@ static void typical_p(oracle_set *s, const oracle *o, uint32_t fewest)
 /* --------------------------------------------------------------------------- XTC */
 
 /* Returns XTC's random number: the upper 31 of the first 64 bits of a block of Philox4x32-10. */
-static uint32_t coin(const cls_host_row *row)
+static uint32_t coin(const one_row *row)
 {
     const cls_params *const p = row->params;
     uint32_t c[4] = {row->position, 1u | row->draw << 8, (uint32_t)p->stream,
@@ -207,7 +207,7 @@ static uint32_t coin(const cls_host_row *row)
     return c[1] >> 1;
 }
 
-static void xtc(oracle_set *s, const oracle *o, const cls_host_row *row, uint32_t fewest)
+static void xtc(oracle_set *s, const oracle *o, const one_row *row, uint32_t fewest)
 {
     const double depth = at_most(-log2((double)o->params->xtc_threshold) - log2(s->total));
     const uint32_t chance = (uint32_t)((double)o->params->xtc_probability * 2147483648.0 + 0.5);
@@ -335,7 +335,7 @@ static void merge(oracle_set *s, const oracle *o, const cls_infill *t, double *m
     free(in);
 }
 
-static void infill(oracle_set *s, oracle *o, const cls_host_row *row)
+static void infill(oracle_set *s, oracle *o, const one_row *row)
 {
     const cls_infill *const t = row->infill;
     double *const mass = malloc(s->n * sizeof *mass), ends = 0.0, text = 0.0, left = 0.0;
@@ -396,7 +396,7 @@ static double mirostat_1(double slope, double mu, uint32_t vocab, double error)
     return exp2(power / slope) * (1.0 + error * 1e-6);
 }
 
-static void mirostat(oracle_set *s, const oracle *o, const cls_host_row *row)
+static void mirostat(oracle_set *s, const oracle *o, const one_row *row)
 {
     const double mu = o->adaptive.mu * 0x1p-20, all = log2(s->total);
     double terms = 0.0, squares = 0.0, deepest = 0.0;
@@ -432,7 +432,7 @@ static void mirostat(oracle_set *s, const oracle *o, const cls_host_row *row)
     keep_first(s, count[0], count[1], count[2]);
 }
 
-void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage)
+void oracle_stage(oracle *o, oracle_set *s, const one_row *row, int stage)
 {
     const uint32_t fewest = floor_of(row, s);
     const uint32_t k = o->params->top_k > 0 && (uint32_t)o->params->top_k < s->n

@@ -380,7 +380,7 @@ void batch_bias(batch *b, rng *r, int dtype)
 
 /* Marks the ids that the row's grammar and allowed_ids leave after its text, with 2 where they end
  * the text. Returns 1 if no others are left. */
-static int left_by_grammar(const cls_host_row *row, uint8_t *left)
+static int left_by_grammar(const one_row *row, uint8_t *left)
 {
     const cls_params *const p = row->params;
     cls_stateless w;
@@ -408,13 +408,13 @@ static int left_by_grammar(const cls_host_row *row, uint8_t *left)
     return any && !more && applies;
 }
 
-void request_adjust(const cls_host_row *row, float *adjusted)
+void request_adjust(const one_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
     oracle_effect *const touches = must_malloc(row->vocab * sizeof *touches);
     uint8_t *const left = p->grammar != NULL ? must_malloc(row->vocab) : NULL;
     cls_slot slot;
-    cls_host_row before = *row; /* without min_tokens where only ends are left */
+    one_row before = *row; /* without min_tokens where only ends are left */
     cls_params params = *p;
     must(cls_slot_from_params(p, row->vocab, &slot)); /* neutral penalties do not round */
     params.min_tokens = left != NULL && left_by_grammar(row, left) ? 0 : p->min_tokens;

@@ -182,12 +182,12 @@ START_TEST(total_variation)
     for (int whole = 0; whole < 2; whole++) {
         const uint32_t vocab = whole ? VOCAB : 1024;
         const double bound = 1023 * ldexp(1.0, -29) + vocab * ldexp(1.0, -42);
-        cls_host_result result = {.probs = probs};
+        one_result result = {.probs = probs};
         double sum = 0.0, variation = 0.0;
         cls_params p = default_params();
         p.top_k = (int32_t)vocab - 1;
-        cls_host_row row = host_row(z, vocab, &p);
-        must(cls_host_sample(&row, &result));
+        one_row row = host_row(z, vocab, &p);
+        must(one_sample(&row, &result));
         for (uint32_t i = 0; i < vocab; i++)
             sum += exp((double)z[i] - (double)z[0]);
         for (uint32_t i = 0; i < vocab; i++)

@@ -53,7 +53,7 @@ START_TEST(ngrams_of_ocr_models)
         const uint32_t banned =
             banned_by_processor(output, (int32_t)e.row.output_count, (int32_t)e.p.no_repeat_ngram,
                                 (int32_t)e.p.ngram_window, whitelist);
-        must(cls_host_sample(&e.row, &e.result));
+        must(one_sample(&e.row, &e.result));
         for (uint32_t id = 0; id < 10; id++)
             ck_assert_msg((e.probs[id] == 0.0f) == (banned >> id & 1u), "row %u: token %u is %s", n,
                           id, e.probs[id] == 0.0f ? "banned" : "not banned");

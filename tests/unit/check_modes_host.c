@@ -6,7 +6,7 @@
 static int32_t drawn(example *e, uint64_t random)
 {
     e->row.random_bits = &random;
-    must(cls_host_sample(&e->row, &e->result));
+    must(one_sample(&e->row, &e->result));
     e->row.random_bits = NULL;
     return e->result.token;
 }
@@ -41,7 +41,7 @@ START_TEST(mirostat)
     e.x[3] = -200.0f; /* from 64 bits on mu cuts nothing, not even what weighs nothing */
     for (uint32_t below = 0; below < 2; below++) {
         e.row.adaptive.mu = (64 << 20) - (int32_t)below;
-        must(cls_host_sample(&e.row, &e.result));
+        must(one_sample(&e.row, &e.result));
         ck_assert_uint_eq(e.result.kept_count, 4 - below);
     }
 
@@ -50,7 +50,7 @@ START_TEST(mirostat)
     e.row.adaptive = (cls_adaptive_state){1, 12345, 0, 0, 0};
     for (int i = 0; i < 4; i++)
         e.x[i] = -INFINITY;
-    must(cls_host_sample(&e.row, &e.result));
+    must(one_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.status, CLS_ROW_EMPTY);
     ck_assert_int_eq(e.result.adaptive.mu, 12345);
 
@@ -76,7 +76,7 @@ START_TEST(mirostat)
     const double s = terms / squares,
                  k = pow((s - 1.0) * exp2(mu) / (1.0 - pow(10.0, 1.0 - s)), 1.0 / s);
     e.row.adaptive.mu = (int32_t)(mu * 0x1p20);
-    must(cls_host_sample(&e.row, &e.result));
+    must(one_sample(&e.row, &e.result));
     ck_assert_msg(e.result.kept_count == (uint32_t)k, "%u kept, not %g", e.result.kept_count, k);
 }
 END_TEST
@@ -93,7 +93,7 @@ START_TEST(adaptive)
     ck_assert(fabs(e.result.adaptive.sum * 0x1p-24 - (0.4 + 0.75 * 1.2)) < 1e-6);
     /* The next draw aims at .6 - 1.3 / 4: twice the target, minus the mean. */
     e.row.adaptive = e.result.adaptive;
-    must(cls_host_sample(&e.row, &e.result));
+    must(one_sample(&e.row, &e.result));
     double weight[4], sum = 0.0;
     for (int i = 0; i < 4; i++) {
         const double d = fabs((i + 1) / 10.0 - (0.6 - 1.3 / 4)) / 0.3;
@@ -107,7 +107,7 @@ START_TEST(adaptive)
     e.row.adaptive.begun = 0; /* A chain leaves .3 and .4, which become 3/7 and 4/7. */
     e.p.top_k = 2;
     e.p.adaptive_target = 0.5f;
-    must(cls_host_sample(&e.row, &e.result));
+    must(one_sample(&e.row, &e.result));
     const double d3 = 1.0 / 14.0 / 0.3; /* both are equally far from the target, .5 */
     ck_assert(d3 > 0.0 && fabs((double)e.probs[2] - 0.5) < 1e-5 &&
               fabs((double)e.probs[3] - 0.5) < 1e-5);
@@ -125,17 +125,17 @@ START_TEST(decay)
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.4) < 1e-6); /* any token but 5 halves it */
     OUTPUT(&e, output); /* token 5 resets it, and token 3 halves it */
     e.row.output_count = 4;
-    must(cls_host_sample(&e.row, &e.result));
+    must(one_sample(&e.row, &e.result));
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.2) < 1e-6);
     EXPECT_KEPT(&e, "0");
     e.row.adaptive = (cls_adaptive_state){
         1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* the adaptive state is used, and not the output */
     EXPECT_KEPT(&e, "01");
     e.row.adaptive.top_p = (uint32_t)(0.2 * 0x1p32); /* it does not fall below the minimum */
-    must(cls_host_sample(&e.row, &e.result));
+    must(one_sample(&e.row, &e.result));
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.15) < 1e-6);
     e.x[5] = 10.0f;
-    must(cls_host_sample(&e.row, &e.result));
+    must(one_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.token, 5);
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.8) < 1e-6);
 }

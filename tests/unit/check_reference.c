@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves the reference, cls_host_sample(), against the double-precision oracle: on random
+/* Proves the reference, one_sample(), against the double-precision oracle: on random
  * rows, with random numbers at the ends of tokens' intervals, and by the statistics of many
  * draws. */
 #include <math.h>
@@ -119,7 +119,7 @@ static const char *const laws[] = {
     "xtc_probability=1.0 xtc_threshold=0.08"};
 enum { LAWS = sizeof laws / sizeof *laws, DRAWS = 50000 };
 
-static void follows(const cls_host_row *row, const uint32_t counts[32], const char *what)
+static void follows(const one_row *row, const uint32_t counts[32], const char *what)
 {
     double probs[32], statistic, limit;
     oracle o;
@@ -140,14 +140,14 @@ START_TEST(law_of_draws)
     uint32_t counts[32] = {0}, of_candidates[32] = {0};
     int32_t kept[32], token;
     float logits[32], scaled[32];
-    cls_host_result result = {.kept_ids = kept, .kept_capacity = 32};
+    one_result result = {.kept_ids = kept, .kept_capacity = 32};
     cls_host_candidates c;
     cls_params p = default_params();
     params_set(&p, laws[_i]);
     p.chain = _i % 2 ? CLS_CHAIN_LLAMA : CLS_CHAIN_DEFAULT;
     p.seed = rng_bits(&r);
     row_fill(ROW_NORMAL1, logits, 32, rng_bits(&r));
-    cls_host_row row = host_row(logits, 32, &p);
+    one_row row = host_row(logits, 32, &p);
     if (_i == 5) {
         p.logit_bias = (cls_biases){bias, 4};
         row.prompt = ids + 6;
@@ -157,7 +157,7 @@ START_TEST(law_of_draws)
     }
     cls_host_candidates_init(&c);
     for (row.position = 0; row.position < DRAWS; row.position++) {
-        must(cls_host_sample(&row, &result));
+        must(one_sample(&row, &result));
         counts[result.token]++;
         c.position = row.position;
         c.seed = p.seed;
@@ -181,7 +181,7 @@ START_TEST(xtc_coin)
     const double chance = _i ? 0.1 : 0.5;
     float logits[32];
     uint32_t counts[2] = {0, 0};
-    cls_host_result result = {0};
+    one_result result = {0};
     cls_params p = default_params();
     p.chain = CLS_CHAIN_CUSTOM;
     memcpy(p.stages, (uint8_t[]){CLS_STAGE_XTC, CLS_STAGE_TOP_K, CLS_STAGE_END}, 3);
@@ -190,9 +190,9 @@ START_TEST(xtc_coin)
     p.top_k = 1;
     for (int i = 0; i < 32; i++)
         logits[i] = -(float)i; /* all but the last are above the threshold */
-    cls_host_row row = host_row(logits, 32, &p);
+    one_row row = host_row(logits, 32, &p);
     for (row.position = 0; row.position < DRAWS; row.position++) {
-        must(cls_host_sample(&row, &result));
+        must(one_sample(&row, &result));
         ck_assert(result.token == 0 || result.token == 31);
         counts[result.token == 31]++;
     }
@@ -211,13 +211,13 @@ START_TEST(modes_reach_their_aims)
     enum { TOKENS = 2000, FIRST = 1000 };
     float logits[500];
     double sum = 0;
-    cls_host_result result = {0};
+    one_result result = {0};
     cls_params p = default_params();
     params_set(&p, modes[_i]);
     row_fill(ROW_NORMAL1, logits, 500, fixture_seed() + (uint64_t)_i);
-    cls_host_row row = host_row(logits, 500, &p);
+    one_row row = host_row(logits, 500, &p);
     for (row.position = 0; row.position < TOKENS; row.position++) {
-        must(cls_host_sample(&row, &result));
+        must(one_sample(&row, &result));
         const cls_adaptive_state before = row.adaptive, after = result.adaptive;
         row.adaptive = after;
         if (row.position < FIRST)
@@ -280,17 +280,17 @@ START_TEST(impossible_states)
         {{1, -(1 << 29), 0, 0, 0}, 2, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cls_host_result result = {0};
+        one_result result = {0};
         cls_params p = default_params();
         p.mirostat = cases[i].mirostat;
         p.adaptive_target = cases[i].mirostat ? -1.0f : 0.5f;
-        cls_host_row row = host_row(logits, 4, &p);
+        one_row row = host_row(logits, 4, &p);
         row.adaptive = cases[i].state;
         if (cases[i].message == NULL) {
-            must(cls_host_sample(&row, &result));
+            must(one_sample(&row, &result));
             continue;
         }
-        must_refuse(cls_host_sample(&row, &result), cases[i].message);
+        must_refuse(one_sample(&row, &result), cases[i].message);
     }
 }
 END_TEST

@@ -16,9 +16,9 @@ typedef struct request {
     int32_t ids[MOST], parents[MOST];
     uint32_t mask[MOST + 1][2];
     cls_params p;
-    cls_host_row row;
-    cls_host_drafts d;
-    cls_host_verified v;
+    one_row row;
+    one_drafts d;
+    one_verified v;
 } request;
 
 /* Returns the token that a character stands for: a digit, or 'x' and 'y' for ids outside the
@@ -40,8 +40,8 @@ static void start(request *r, int method, const char *drafts, const char *rows)
 {
     memset(r, 0, sizeof *r);
     cls_params_init(&r->p);
-    cls_host_row_init(&r->row);
-    cls_host_drafts_init(&r->d);
+    one_row_init(&r->row);
+    one_drafts_init(&r->d);
     r->row.logits = r->x;
     r->row.vocab = VOCAB;
     r->row.params = &r->p;
@@ -72,9 +72,9 @@ START_TEST(no_residual)
         r.q[0][t] = 2.0f;
     uint32_t taken = 0;
     for (r.row.position = 0; r.row.position < 50; r.row.position++) {
-        cls_host_result own = {0};
-        must(cls_host_verify(&r.d, &r.v));
-        must(cls_host_sample(&r.row, &own));
+        one_result own = {0};
+        must(one_verify(&r.d, &r.v));
+        must(one_sample(&r.row, &own));
         taken += (uint32_t)r.v.accepted;
         ck_assert(r.v.accepted == 1 || (r.v.emitted == 1 && r.v.tokens[0] == own.token));
     }
@@ -96,7 +96,7 @@ START_TEST(blocks)
         r.q[0][3] = 0.999f;
         r.q[1][5] = r.q[1][6] = 0.499f;
         for (r.row.position = 0; r.row.position < 1000; r.row.position += 10) {
-            must(cls_host_verify(&r.d, &r.v));
+            must(one_verify(&r.d, &r.v));
             taken[block] += r.v.accepted == 2;
             ck_assert(r.v.accepted == 0 ? r.v.tokens[0] == 4
                                         : r.v.accepted == 2 && r.v.tokens[2] == 7);
@@ -108,7 +108,7 @@ START_TEST(blocks)
     const int32_t stop = 3;
     r.p.stop_ids = (cls_ids){&stop, 1};
     for (r.row.position = taken[1] = 0; r.row.position < 1000; r.row.position += 10) {
-        must(cls_host_verify(&r.d, &r.v));
+        must(one_verify(&r.d, &r.v));
         taken[1] += r.v.accepted == 1;
         ck_assert(r.v.emitted == 1 && r.v.tokens[0] == (r.v.accepted ? 3 : 4));
         ck_assert_int_eq(r.v.status, r.v.accepted ? CLS_ROW_STOPPED : 0);
@@ -135,7 +135,7 @@ static int formula_accepts(const float *p, int32_t id, const cls_params *params)
 }
 
 /* Random rows, penalties, masks and drafts: each token is the draft if the formula accepts it while
- * the request thinks, and else what cls_host_sample() draws there. After the thinking the text thus
+ * the request thinks, and else what one_sample() draws there. After the thinking the text thus
  * has the law of a text without drafts. */
 START_TEST(relaxed_texts)
 {
@@ -162,11 +162,11 @@ START_TEST(relaxed_texts)
             r.ids[i] = (int32_t)rng_below(g, VOCAB);
         r.row.mask = r.mask;
         r.d.mask_stride = 2;
-        must(cls_host_verify(&r.d, &r.v));
+        must(one_verify(&r.d, &r.v));
         int thinks = 1;
         for (int32_t at = 0;; at++) {
-            cls_host_row row = r.row;
-            cls_host_result own = {.probs = probs};
+            one_row row = r.row;
+            one_result own = {.probs = probs};
             cls_params params = r.p;
             row.params = &params;
             row.logits = r.x[at];
@@ -174,12 +174,12 @@ START_TEST(relaxed_texts)
             row.output = r.ids;
             row.output_count = (uint32_t)at;
             row.position += (uint32_t)at;
-            must(cls_host_sample(&row, &own));
+            must(one_sample(&row, &own));
             const int32_t token = own.token;
             if (params.temperature == 0.0f) { /* the formula is for temperature 1 */
                 params.temperature = 1.0f;
                 params.top_k = 0;
-                must(cls_host_sample(&row, &own));
+                must(one_sample(&row, &own));
             }
             const int judged = at < MOST && thinks ? formula_accepts(probs, r.ids[at], &r.p) : 0;
             if (judged < 0)

@@ -104,7 +104,7 @@ START_TEST(law)
     e.p.watermark_context = 1 + (uint32_t)_i % 5;
     e.p.top_k = _i < 5 ? 0 : 9;
     for (e.p.watermark_key = 0; e.p.watermark_key < draws; e.p.watermark_key++) {
-        must(cls_host_sample(&e.row, &e.result));
+        must(one_sample(&e.row, &e.result));
         ck_assert(e.result.token >= 0 && e.result.token < (_i < 5 ? 10 : 9));
         counts[e.result.token]++;
     }
@@ -135,7 +135,7 @@ START_TEST(texts)
         for (int i = 0; i < 1000; i++)
             x[i] = (float)(1.5 * rng_normal(&r));
         e.p.seed = rng_bits(&r);
-        must(cls_host_sample(&e.row, &e.result));
+        must(one_sample(&e.row, &e.result));
         ids[e.row.output_count] = e.result.token;
     }
     ck_assert(p_of(ids, 200, 200, -1.0) < 1e-6);
@@ -146,7 +146,7 @@ START_TEST(texts)
         int32_t first = -1;
         memmove(ids + 196, ids + (repeated ? 96 : 196), 4 * sizeof *ids);
         for (e.p.seed = 0; e.p.seed < 20; e.p.seed++) {
-            must(cls_host_sample(&e.row, &e.result));
+            must(one_sample(&e.row, &e.result));
             first = e.p.seed == 0 ? e.result.token : first;
             differ += e.result.token != first;
         }

@@ -2,7 +2,7 @@
 /* The reference of llama.cpp's infill stage. */
 #include "reference/reference.h"
 
-static int is_end(const cls_scratch *w, uint32_t id)
+static int is_end(const cls_sampled *w, uint32_t id)
 {
     for (uint32_t i = 0; i < w->infill.end_ids.count; i++)
         if ((uint32_t)w->infill.end_ids.ids[i] == id)
@@ -10,7 +10,7 @@ static int is_end(const cls_scratch *w, uint32_t id)
     return 0;
 }
 
-static int begins_with(const cls_scratch *w, uint32_t id, uint32_t prefix)
+static int begins_with(const cls_sampled *w, uint32_t id, uint32_t prefix)
 {
     int32_t at = w->infill.prefix_of[id];
     while (at >= 0 && (uint32_t)at != prefix)
@@ -20,7 +20,7 @@ static int begins_with(const cls_scratch *w, uint32_t id, uint32_t prefix)
 
 /* If the text of one token begins with that of another, the likelier takes both masses and the
  * other is dropped. mass[] is by rank. */
-static void merge_prefixes(cls_scratch *w, uint64_t *mass)
+static void merge_prefixes(cls_sampled *w, uint64_t *mass)
 {
     for (uint32_t a = 0; a < w->n; a++)
         for (uint32_t b = 0; b < w->n && w->mark[w->set[a]]; b++) {
@@ -34,7 +34,7 @@ static void merge_prefixes(cls_scratch *w, uint64_t *mass)
 
 /* Drops tokens that are not ends and have less than the mass `of` divided by `shares`. Returns how
  * many of them are left. *left is the mass of these and of the ends. */
-static uint32_t drop_unlikely(cls_scratch *w, const uint64_t *mass, uint64_t shares, uint64_t of,
+static uint32_t drop_unlikely(cls_sampled *w, const uint64_t *mass, uint64_t shares, uint64_t of,
                               uint64_t *left)
 {
     uint32_t texts = 0;
@@ -53,7 +53,7 @@ static uint32_t drop_unlikely(cls_scratch *w, const uint64_t *mass, uint64_t sha
 
 #define INFILL_MAX_TOKENS 128u
 
-uint32_t cls_stage_infill(cls_scratch *w)
+uint32_t cls_stage_infill(cls_sampled *w)
 {
     uint64_t mass[INFILL_MAX_TOKENS]; /* by rank */
     uint64_t ends = 0, texts = 0, left;

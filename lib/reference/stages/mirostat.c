@@ -2,7 +2,7 @@
 /* The reference of Mirostat 1 and 2. */
 #include "reference/reference.h"
 
-uint32_t cls_stage_mirostat_1(cls_scratch *w)
+uint32_t cls_stage_mirostat_1(cls_sampled *w)
 {
     const uint32_t ranks = w->n < CLS_MIROSTAT_RANKS ? w->n : CLS_MIROSTAT_RANKS;
     uint64_t terms = 0, squares = 0;
@@ -14,7 +14,7 @@ uint32_t cls_stage_mirostat_1(cls_scratch *w)
     return w->n > 1 ? mirostat_count(terms, squares, w->slot.adaptive.mu, w->vocab) : 1;
 }
 
-uint32_t cls_stage_mirostat_2(cls_scratch *w)
+uint32_t cls_stage_mirostat_2(cls_sampled *w)
 {
     if (row_is_untruncated(&w->slot))
         return w->n;

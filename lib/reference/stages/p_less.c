@@ -2,7 +2,7 @@
 /* The reference of p-less. */
 #include "reference/reference.h"
 
-uint32_t cls_stage_p_less(cls_scratch *w)
+uint32_t cls_stage_p_less(cls_sampled *w)
 {
     const uint64_t mass = cls_need(w, CLS_SUM_MASS), squares = cls_need(w, CLS_SUM_SQUARES);
     const uint32_t most = p_less_depth(mass, squares, w->top, w->scale);

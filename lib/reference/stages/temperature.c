@@ -2,7 +2,7 @@
 /* The reference of temperature, static or dynamic. */
 #include "reference/reference.h"
 
-uint32_t cls_stage_temperature(cls_scratch *w)
+uint32_t cls_stage_temperature(cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot;
     if (!(slot->flags & CLS_SLOT_DYNAMIC) || w->n == 1) {

@@ -2,7 +2,7 @@
 /* The reference of top-n-sigma. */
 #include "reference/reference.h"
 
-uint32_t cls_stage_top_n_sigma(cls_scratch *w)
+uint32_t cls_stage_top_n_sigma(cls_sampled *w)
 {
     const float range = w->top - w->z[w->set[w->n - 1]], scale = w->scale;
     if (!(range > 0.0f))

@@ -2,7 +2,7 @@
 /* The reference of top-p, whose p may decay from token to token. */
 #include "reference/reference.h"
 
-uint32_t cls_stage_top_p(cls_scratch *w)
+uint32_t cls_stage_top_p(cls_sampled *w)
 {
     const uint32_t p = w->slot.flags & CLS_SLOT_DECAYS ? w->slot.adaptive.top_p : w->slot.top_p;
     w->trace.total = cls_need(w, CLS_SUM_MASS);

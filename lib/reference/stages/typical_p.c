@@ -16,7 +16,7 @@ static int compare(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-uint32_t cls_stage_typical_p(cls_scratch *w)
+uint32_t cls_stage_typical_p(cls_sampled *w)
 {
     const cls_preference *const order = w->order;
     const uint64_t mass = cls_need(w, CLS_SUM_MASS);

@@ -2,7 +2,7 @@
 /* The reference of XTC, which drops the likeliest tokens. */
 #include "reference/reference.h"
 
-uint32_t cls_stage_xtc(cls_scratch *w)
+uint32_t cls_stage_xtc(cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot;
     const uint64_t bits =
