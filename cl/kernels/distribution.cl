@@ -31,15 +31,14 @@ ONE_COPY void write_tiles(const step_args *s, u32 row, u32 group, __local u64 *s
     const i32 exponent = split(max, out.scale).exponent;
     report t;
     report_final(&r, &out, no_token ? 0u : s->slots[slot_index].flags, kept_ids_of(s, row), &t);
-    /* The least key that matters: all of a row has mass, and no token of a row without one. */
-    const i32 least = no_token                               ? CLS_KEY_INF
-                      : wants & CLS_WANTS(CLS_OUT_KEPT_MASS) ? CLS_KEY_NONE + 1
-                                                             : report_lowest(&t);
+    /* The least key that matters: all of a row has mass. Of a row without a token none does, and
+     * without a request its keys are not even set. */
+    const i32 least = wants & CLS_WANTS(CLS_OUT_KEPT_MASS) ? CLS_KEY_NONE + 1 : report_lowest(&t);
     u64 all = 0, kept = 0, terms = 0;
     for (u32 tile = group * per_group; tile < min((group + 1) * per_group, r.tiles); tile++) {
         const i32 key = tile_max_key(r.key, tile);
         cls_unit unit = {0.0f, 0.0f, 0}, whole = unit;
-        if (key >= least) { /* the same for the whole group */
+        if (!no_token && key >= least) { /* the same for the whole group */
             unit = report_unit(&t, tile * CLS_TILE);
             whole = tile_unit(r.key, tile, max, exponent, t.scale);
         } else if (!writes) {
@@ -48,7 +47,7 @@ ONE_COPY void write_tiles(const step_args *s, u32 row, u32 group, __local u64 *s
         for (u32 i = tile * CLS_TILE + LOCAL_ID * VEC, end = min((tile + 1) * CLS_TILE, vocab);
              i < end; i += WGS * VEC) {
             FV z = (FV)(CLS_MASKED), p = (FV)(0.0f);
-            if (r.key[i / CLS_MAX_TILE] >= least) {
+            if (!no_token && r.key[i / CLS_MAX_TILE] >= least) {
                 const FV x = clean_v(load_v(&r, i, max_tile_kind(&r, i / CLS_MAX_TILE)));
                 z = report_kept_v(&t, i, x);
                 if (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)) {
