@@ -129,8 +129,8 @@ static bool take_file(run_side *side, const run_statement *s, cli_input what, co
     in->of[what] = *run_array(side, s, what, text + 5, dtype);
     const cli_array *const a = &in->of[what];
     take(in, what, a->data, a->type, a->width);
-    if (what != CLI_MASK && a->width != side->sampler_options.vocab)
-        run_die(s, "the file has rows of %" PRIu32 " values for %" PRIu32 " tokens", a->width,
+    if (what == CLI_BIAS && a->width != side->sampler_options.vocab)
+        run_die(s, "the bias has rows of %" PRIu32 " values for %" PRIu32 " tokens", a->width,
                 side->sampler_options.vocab);
     return true;
 }
@@ -160,7 +160,12 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, r
     }
     if (take_file(side, from, CLI_LOGITS, text, from != NULL ? dtype_of(from, "dtype", -1) : -1,
                   in)) {
-        check_rows(from, in, CLI_LOGITS, rows);
+        const cli_array *const a = &in->of[CLI_LOGITS];
+        if (a->width != vocab || a->rows < rows)
+            run_die(from,
+                    "the file has %" PRIu32 " rows of %" PRIu32 " logits for %" PRIu32
+                    " rows of %" PRIu32,
+                    a->rows, a->width, rows, vocab);
         return;
     }
     const int32_t dtype = from != NULL ? dtype_of(from, "dtype", CLS_F32) : CLS_F32;
