@@ -48,18 +48,18 @@ typedef weight_sum fold_sum;
 #define FOLD_SUM(p) &s##p
 /* Compilers make one masked addition of acc = x > b ? acc + w : acc. */
 #define FOLD_OVER(g) \
-    s->low = x[g] > b ? s->low + w[g] : s->low; \
-    s->high = x[g] > b ? s->high + (w[g] >> 7) : s->high;
+    s->low = x[g] > bound ? s->low + w[g] : s->low; \
+    s->high = x[g] > bound ? s->high + (w[g] >> 7) : s->high;
 #define FOLD_ADD(s, w, spare) sum_vectors(s, w);
 #else
 typedef u64 fold_sum;
 #define FOLD_SUM(p) (sum + p)
-#define FOLD_OVER(g) *s += SUM_64(x[g] > b ? w[g] : none) << spare;
+#define FOLD_OVER(g) *s += SUM_64(x[g] > bound ? w[g] : (UV)(0u)) << spare;
 #define FOLD_ADD(s, w, spare) *(s) += SUM_64(w[0]) << spare;
 #endif
 static inline void fold_over(fold_sum *s, const FV *x, const UV *w, f32 b, u32 spare)
 {
-    const UV none = (UV)(0u);
+    const f32 bound = b;
     EACH_UNROLLED(FOLD_OVER)
 }
 
@@ -111,7 +111,7 @@ static inline void fold_load(const row_logits *r, u32 i, int kind, f32 least, FV
         high = min(high, (here & beyond) ? w[g] : (UV)(0xffffffffu)); \
     }
 #define FOLD_ENDS(g) \
-    least_v = (x[g] > CLS_MASKED) & (x[g] < least_v) ? x[g] : least_v; \
+    least_v = ((x[g] > CLS_MASKED) & (x[g] < least_v)) ? x[g] : least_v; \
     most_v = x[g] > most_v ? x[g] : most_v;
 
 /* Stores the sums of a tile, from those of the items. */

@@ -5,6 +5,79 @@
 
 #if WGS > 1
 
+/* A group of several items works on as many tiles at once as it has teams of SHARES items. An
+ * item's share of a tile is four vectors of one max tile. All four are loaded before the first is
+ * used, the tile's unit is computed once for them, and items exchange one number each. The vectors
+ * of neighbouring items lie side by side, 64 bytes of float32. A group smaller than a team works on
+ * one tile at a time, and its items have several shares.
+ *
+ * Where a share's vectors lie, relative to the first. Those of 16-bit logits lie in pairs, so that
+ * a load of 16 bytes has two. */
+#if DTYPE != 0 && VEC == 4
+#define SHARE_OFFSET(g) ((g) / 2 * (CLS_MAX_TILE / 2) + (g) % 2 * VEC)
+#define SHARE_WIDTH (2 * VEC)
+#else
+#define SHARE_OFFSET(g) ((g) * (CLS_MAX_TILE / 4))
+#define SHARE_WIDTH VEC
+#endif
+#define SHARES (TILE_VECTORS / 4)
+#define MAX_TILE_SHARES (MAX_TILE_VECTORS / 4)
+#define TEAMS (WGS < SHARES ? 1 : WGS / SHARES)
+#define TEAM_SHARES (TEAMS * SHARES)
+#define TEAM_MAX_TILES (TEAMS * CLS_MAX_TILES_PER_TILE)
+
+/* Returns a share's first token, relative to its tile. */
+static inline u32 share_token(u32 share)
+{
+    return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * SHARE_WIDTH;
+}
+/* Returns how many vectors of a share have a token of the row; i is the share's first token. */
+#define SHARE_COUNT(g) n += i + SHARE_OFFSET(g) < ROW_LAST(r);
+static inline u32 share_vectors(const row_logits *r, u32 i)
+{
+    u32 n = 0;
+    CLS_EACH_4(SHARE_COUNT)
+    return n;
+}
+/* Returns whether the row has all of its tokens. */
+static inline int share_is_whole(const row_logits *r, u32 i)
+{
+    return i >= ROW_FIRST(r) && i + SHARE_OFFSET(3) + VEC <= ROW_LAST(r);
+}
+#define SHARE_LOAD(g) x[g] = LOAD_NARROW(r->x, i + SHARE_OFFSET(g));
+#if DTYPE != 0
+#define SHARE_LOAD_WIDE \
+    LOAD_2(r->x, i, x[0], x[1]) \
+    LOAD_2(r->x, i + SHARE_OFFSET(2), x[2], x[3])
+#else
+#define SHARE_WIDE(g) x[g] = LOAD_WIDE(r->x, i + SHARE_OFFSET(g));
+#define SHARE_LOAD_WIDE CLS_EACH_4(SHARE_WIDE)
+#endif
+/* Sets vector j of a share, where j is not a constant: an array with such an index would be in
+ * memory. */
+#define SHARE_SET(g) x[g] = j == g ? y : x[g];
+#define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
+
+/* Loads a share of a tile that needs no checks. */
+static inline void share_load_raw(const row_logits *r, u32 i, FV *x)
+{
+#if WIDE
+    if (r->wide) {
+        SHARE_LOAD_WIDE
+        return;
+    }
+#endif
+    CLS_EACH_4(SHARE_LOAD)
+}
+
+static inline u64 fold_sums(__local const u64 *s, u32 n)
+{
+    u64 sum = s[0];
+    for (u32 i = 1; i < n; i++)
+        sum += s[i];
+    return sum;
+}
+
 #if !ROW
 #define STATE(tile) tile_state(r, tile)
 #else
