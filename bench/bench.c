@@ -12,7 +12,8 @@
 #define PENALTIES " repetition_penalty=1.1 frequency_penalty=0.1 presence_penalty=0.1"
 #define LLAMA "chain=llama temperature=0.8 top_k=40 top_p=0.95 min_p=0.05 penalty_scope=all" \
     " penalty_window=64 repetition_penalty=1.1"
-#define TYPICAL " chain=llama penalty_scope=all penalty_window=64 repetition_penalty=1.1 typical_p=0.9"
+#define TYPICAL " chain=llama penalty_scope=all penalty_window=64 repetition_penalty=1.1" \
+    " typical_p=0.9"
 #define TOPP "top_p=0.9"
 #define START(what) .kind = BENCH_START, .extra = true, .features = what
 #define OF_TOPK(times) .goal = times, .goal_topk = 1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Draws microseconds of a step beside other samplers, from what peers.py --clsample printed.
 
-    chart.py TIMES.json CHART.svg --caption "two cores of ..., Debian 12, PoCL 3.1, 26 November 2026"
+    chart.py TIMES.json CHART.svg --caption "two cores of ..., PoCL 3.1, 26 November 2026"
 
 Needs gnuplot. Prints the numbers of the chart in a sentence, the picture's text for those who do
 not see it. A step of a model takes tens of milliseconds; the caption says what share of one of

@@ -148,7 +148,8 @@ static inline void state_append(cls_slot *slot, __global const cls_slot *rules, 
         for (u32 j = n - min(n, s->n_adaptive) + LOCAL_ID; j < n; j += WGS)
             adaptive_store(s, slot->length + j, &slot->adaptive);
     }
-    const added a = {entries, 0, n, slot->length, n, slot->flags, slot->window == 0};
+    const u32 counted = outputs | (slot->flags & CLS_SLOT_SCOPE_ALL);
+    const added a = {entries, 0, n, slot->length, n, slot->flags, slot->window == 0, counted};
     add_entries(s, &a, scratch);
     slot->pending = -1;
     slot->position += outputs;

@@ -14,12 +14,19 @@ typedef struct added {
     u32 first, size, at, n;
     u32 flags; /* the slot's */
     int counts;
+    u32 counted; /* beside `counts`: 0 if entry_counts() of none of them, as of most prompts */
 } added;
+
+/* Returns entry j. */
+static inline u32 entry_of(const added *a, u32 j)
+{
+    return a->from[a->first + j - (a->first + j < a->size ? 0u : a->size)];
+}
 
 /* Stores entry j in the ring. */
 static inline void add_entry(const slot_state *s, const added *a, u32 j)
 {
-    u32 entry = a->from[a->first + j - (a->first + j < a->size ? 0u : a->size)];
+    u32 entry = entry_of(a, j);
     if (a->counts)
         entry = state_add(s, entry, a->flags);
     if (j + s->n_ring >= a->n) /* later entries would overwrite it */
@@ -58,6 +65,27 @@ static inline void add_found(const slot_state *s, const added *a, u32 base, u32 
     }
 }
 
+/* Adds entries that are not counted: their order does not matter, and bits are set by atomic
+ * operations. */
+static inline void add_uncounted(const slot_state *s, const added *a)
+{
+    BARRIER(); /* the bitmaps were cleared by words */
+    for (u32 j = LOCAL_ID; j < a->n; j += WGS) {
+        u32 entry = entry_of(a, j);
+        if (a->counts) {
+            const u32 word = (entry & CLS_ENTRY_ID) >> 5, bit = 1u << (entry & 31);
+            entry &= ~CLS_ENTRY_FIRST;
+            if (s->counting != CLS_COUNTS_NONE) {
+                atomic_or(s->adjusted + word, bit);
+                atomic_or(s->in_context + word, bit);
+            }
+        }
+        if (j + s->n_ring >= a->n)
+            s->ring[(a->at + j) % s->n_ring] = entry;
+    }
+    BARRIER();
+}
+
 /* Adds entries, of which each item has those that belong to it. For each chunk of entries the items
  * write down to whom these belong, a byte each, and then look for their own, 16 at a time. An item
  * adds what it has found when it has seen the whole chunk: if it did so at once, the others would
@@ -65,13 +93,15 @@ static inline void add_found(const slot_state *s, const added *a, u32 base, u32 
 static inline void add_entries(const slot_state *s, const added *a, __local u64 *scratch)
 {
     __local uchar *const owner = (__local uchar *)scratch;
+    if (!a->counts || !a->counted) { /* the same for the whole group */
+        add_uncounted(s, a);
+        return;
+    }
     for (u32 base = 0; base < a->n; base += ENTRIES) {
         const u32 here = min(a->n - base, (u32)ENTRIES);
         BARRIER();
-        for (u32 j = LOCAL_ID; j < here; j += WGS) {
-            const u32 i = a->first + base + j;
-            owner[j] = (uchar)entry_owner(a->from[i - (i < a->size ? 0u : a->size)]);
-        }
+        for (u32 j = LOCAL_ID; j < here; j += WGS)
+            owner[j] = (uchar)entry_owner(entry_of(a, base + j));
         BARRIER();
         u64 found = 0;
         u32 n_found = 0;

@@ -44,7 +44,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
     state_clear(s);
     if (n != 0) {
         const u32 at = length - n;
-        const added a = {s->ring, at % s->n_ring, s->n_ring, at, n, flags, 1};
+        const added a = {s->ring, at % s->n_ring, s->n_ring, at, n, flags, 1, 1};
         add_entries(s, &a, scratch);
     }
 }

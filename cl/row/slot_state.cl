@@ -5,7 +5,8 @@
  * that is in one of them; kernels that read logits look at the other two for these ids only.
  *
  * Work-items divide the work by words of the bitmaps: an id's word belongs to one item, so that no
- * two items write the same word and nothing need be atomic. */
+ * two items write the same word. Only the bits of entries that do not count are set by atomic
+ * operations. */
 #include "core/vectors.cl"
 #include "core/samplers.h"
 #include "row/text.cl"
