@@ -105,7 +105,8 @@ static inline void store_changed(__global cls_slot *to, cls_slot *slot, const sl
     BARRIER();
     text t = text_of(to, s->ring, s->n_ring, 1);
     t.length--;
-    if (ends_in_loop(to, &t, s->ring[t.length % s->n_ring], 1, scratch) && LOCAL_ID == 0)
+    const int loops = ends_in_loop(to, &t, s->ring[t.length % s->n_ring], 1, scratch);
+    if (LOCAL_ID == 0 && loops)
         to->stopped = 1;
 #endif
 }
