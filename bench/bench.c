@@ -58,6 +58,7 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"minp_flat", "min_p=0.05", .rows = BENCH_FLAT, .extra = true},
     {"topk_2000", "top_k=2000", .extra = true},
     {"topp_sorted", TOPP, .rows = BENCH_SORTED, .extra = true},
+    {"sigma", "temperature=0.8 top_n_sigma=1 top_k=100", .rows = BENCH_FLAT, .extra = true},
     {"typical_alone", TYPICAL, .history = 64, .extra = true},
     {"start", "temperature=0.8 top_k=50 top_p=0.95", START(CLS_FEATURE_SHORTLIST)},
     {"start_plain", "temperature=0.8", START(CLS_FEATURE_PLAIN)},

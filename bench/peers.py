@@ -33,6 +33,8 @@ import time
 import types
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P, DRAFTS = 0.8, 50, 0.9, 0.05, 4
+REPETITION, FREQUENCY, PRESENCE, HISTORY = 1.1, 0.1, 0.1, 2000
+SIGMA, SIGMA_TOP_K = 1.0, 100
 DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 LEAD_CYCLES = 2_000_000  # about a millisecond
 
@@ -86,6 +88,9 @@ class Inputs:
         self.flat = rows(flat, batch)
         self.rows = rows
         self.source = language
+        # About Zipf's law, as in the bench.
+        share = torch.rand(batch, HISTORY)
+        self.history = (language.shape[1] ** share).long().sub(1).to(device)
 
     def drafts(self):
         """Targets [batch, drafts + 1, vocab], and drafts of a model that mostly has their
@@ -119,6 +124,22 @@ def of_pytorch(torch, i):
     def whole(rows):
         return lambda: top_p(*torch.sort(rows, descending=True))
 
+    # As vLLM has it: the counts of all tokens stay on the device.
+    ones = torch.ones_like(i.history, dtype=x.dtype)
+    counts = torch.zeros_like(x).scatter_add_(1, i.history, ones)
+
+    def penalties():
+        penalty = torch.where(counts > 0, REPETITION, 1.0)
+        y = torch.where(x > 0, x / penalty, x * penalty)
+        y = y - FREQUENCY * counts - PRESENCE * (counts > 0)
+        return top_p(*torch.topk(y / TEMPERATURE, min(TOP_K, y.shape[1])))
+
+    def sigma():
+        y, ids = torch.topk(i.flat / TEMPERATURE, min(SIGMA_TOP_K, x.shape[1]))
+        least = y[:, :1] - SIGMA * (i.flat / TEMPERATURE).std(1, keepdim=True)
+        probs = torch.softmax(y.masked_fill(y < least, -math.inf), -1)
+        return ids.gather(1, torch.multinomial(probs, 1))
+
     def plain():
         return torch.multinomial(torch.softmax(x.float() / TEMPERATURE, -1), 1)
 
@@ -128,6 +149,8 @@ def of_pytorch(torch, i):
     yield "softmax, multinomial", "plain", plain
     yield "sort, softmax, cumsum, multinomial", "topp_peaked", whole(x)
     yield "sort, softmax, cumsum, multinomial", "topp_flat", whole(i.flat)
+    yield "penalties, topk, softmax, cumsum, multinomial", "penalties", penalties
+    yield "topk, std, softmax, multinomial", "sigma", sigma
 
 
 def of_flashinfer(flashinfer, i):
@@ -187,11 +210,13 @@ def of_llama(llama, torch, i):
     ids = numpy.arange(vocab, dtype=numpy.int32)
 
     class Chain:
-        def __init__(self, stages):
+        def __init__(self, stages, history=()):
             self.data = numpy.zeros(vocab, [("id", "i4"), ("logit", "f4"), ("p", "f4")])
             self.chain = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
             for stage in stages(llama):
                 llama.llama_sampler_chain_add(self.chain, stage)
+            for token in history:
+                llama.llama_sampler_accept(self.chain, int(token))
 
         def draw(self, rows):
             return [self.token(row) for row in rows]
@@ -203,8 +228,8 @@ def of_llama(llama, torch, i):
             llama.llama_sampler_apply(self.chain, ctypes.byref(array))
             return int(self.data["id"][array.selected])
 
-    def sampler(stages, rows):
-        chains = [Chain(stages) for _ in range(threads)]
+    def sampler(stages, rows, history=()):
+        chains = [Chain(stages, history) for _ in range(threads)]
         parts = [rows.numpy()[n::threads] for n in range(threads)]
 
         def call():
@@ -225,11 +250,26 @@ def of_llama(llama, torch, i):
     def plain(s):
         return [*with_temperature(s), s.llama_sampler_init_dist(1)]
 
+    def penalties(s):
+        amounts = HISTORY, REPETITION, FREQUENCY, PRESENCE
+        return [s.llama_sampler_init_penalties(*amounts), *top_k(s)]
+
+    def sigma(s):
+        stages = s.llama_sampler_init_top_n_sigma(SIGMA), s.llama_sampler_init_top_k(SIGMA_TOP_K)
+        return [*with_temperature(s, *stages), s.llama_sampler_init_dist(1)]
+
     yield "greedy", "greedy", sampler(lambda s: [s.llama_sampler_init_greedy()], i.language)
     yield "top_k, temp, top_p, dist", "topk", sampler(top_k, i.language)
     yield "temp, dist", "plain", sampler(plain, i.language)
     yield "top_p, dist", "topp_peaked", sampler(top_p, i.language)
     yield "top_p, dist", "topp_flat", sampler(top_p, i.flat)
+    history = i.history[0].tolist()
+    yield (
+        "penalties, top_k, temp, top_p, dist",
+        "penalties",
+        sampler(penalties, i.language, history),
+    )
+    yield "top_n_sigma, top_k, temp, dist", "sigma", sampler(sigma, i.flat)
 
 
 # ------------------------------------------------------------------------- the times
@@ -316,7 +356,7 @@ def libraries(torch, cuda):
 
 def of_clsample(command, about):
     """The wall times of `clsample bench`, and of its floor: a read of the same logits."""
-    cases = ["greedy", "topk", "plain", "topp_peaked", "topp_flat"]
+    cases = ["greedy", "topk", "plain", "topp_peaked", "topp_flat", "penalties", "sigma"]
     arguments = [f"--{name}={about[name]}" for name in ("batch", "vocab", "dtype")]
     arguments += [f"--case={case}" for case in cases]
     version = subprocess.check_output([command, "--version"], text=True).split()[1]
