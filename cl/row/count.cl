@@ -17,6 +17,31 @@ static inline u64 tiles_reach(const row_logits *r, const i32 *key, __local u64 *
     return wg_mass(u64_make(COUNT(c3) << 16 | COUNT(c2), COUNT(c1) << 16 | COUNT(c0)), scratch);
 }
 
+/* Returns the number of the row's tokens above a key, by the whole group. Only tiles with a maximum
+ * above the key are read. */
+ONE_COPY u32 tokens_above(const row_logits *r, i32 key, __local u64 *scratch)
+{
+    const f32 bound = above(key), least = least_above(r, bound);
+    const u32 n = max_tiles(r);
+    u32 count = 0;
+    for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
+        if (!ANY(LOAD_KEYS(r->key + first) > key))
+            continue;
+        SHORT_LOOP
+        for (u32 m = first; m < first + VEC && m < n; m++) {
+            if (r->key[m] <= key)
+                continue;
+            const int kind = max_tile_kind(r, m);
+            IV c = (IV)(0);
+            TILE_LOOP
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
+                c += load_above(r, m * CLS_MAX_TILE + v, kind, least) > bound;
+            count += COUNT(c);
+        }
+    }
+    return wg_usum(count, scratch);
+}
+
 #if WGS > 1
 /* Returns a key that at least k max tiles reach, where k is at most a quarter of the items, and in
  * *reach how many do: the k-th largest of the maxima that half of the items have found. Of 2,004
@@ -103,6 +128,46 @@ ONE_COPY i32 tile_bound(const row_logits *r, u32 k, i32 max_key, __local u64 *sc
             return CLS_KEY_NONE + 1;
     }
     return lo;
+}
+
+/* Counts the tokens above each of four ascending keys, by the whole group. A max tile's counts are
+ * at most 64 each and share a lane, a byte each; four vectors of counts would take too many
+ * registers of a GPU. */
+ONE_COPY void tokens_above_each(const row_logits *r, const i32 *key, u64 *count,
+                                __local u64 *scratch)
+{
+    const f32 bound[4] = {above(key[0]), above(key[1]), above(key[2]), above(key[3])};
+    const f32 least = least_above(r, bound[0]);
+    const u32 n = max_tiles(r);
+    u64 low = 0, high = 0;
+    for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
+        if (!ANY(LOAD_KEYS(r->key + first) > key[0]))
+            continue;
+        SHORT_LOOP
+        for (u32 m = first; m < first + VEC && m < n; m++) {
+            if (r->key[m] <= key[0])
+                continue;
+            const int kind = max_tile_kind(r, m);
+            IV c = (IV)(0);
+            TILE_LOOP
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
+                c += (x > bound[0]) & 1;
+                c += (x > bound[1]) & 0x100;
+                c += (x > bound[2]) & 0x10000;
+                c += (x > bound[3]) & 0x1000000;
+            }
+            const u32 packed = (u32)ISUM(c);
+            low += u64_make(packed >> 8 & 255u, packed & 255u);
+            high += u64_make(packed >> 24, packed >> 16 & 255u);
+        }
+    }
+    low = wg_mass(low, scratch);
+    high = wg_mass(high, scratch);
+    count[0] = u64_lo(low);
+    count[1] = u64_hi(low);
+    count[2] = u64_lo(high);
+    count[3] = u64_hi(high);
 }
 
 /* An interval of keys that contains a cut: what the row has above lo reaches the target, what it

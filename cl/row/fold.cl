@@ -294,16 +294,6 @@ static inline void fold_row(const row_logits *r, const u32 kinds, u32 what, cons
             sum[p] = wg_mass(sum[p], scratch);
 }
 
-/* Returns the number of the row's tokens above a key. */
-static inline u32 tokens_above(const row_logits *r, i32 key, __local u64 *scratch)
-{
-    fold q = fold_of(0.0f, 1.0f);
-    u64 sum[CLS_PIVOTS];
-    q.lo = key;
-    fold_row(r, FOLD_COUNT, FOLD_COUNT, &q, sum, scratch);
-    return u64_lo(sum[0]);
-}
-
 /* Sums up what the whole row has above each of four ascending keys. */
 static inline void measure_row(const row_logits *r, const measure *m, const i32 *key, u64 *sum,
                                __local u64 *scratch)
@@ -313,13 +303,6 @@ static inline void measure_row(const row_logits *r, const measure *m, const i32 
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         q.key[p] = key[p];
     fold_row(r, BOUNDS, m->counts ? FOLD_COUNTS : FOLD_ABOVE, &q, sum, scratch);
-}
-
-static inline void tokens_above_each(const row_logits *r, const i32 *key, u64 *count,
-                                     __local u64 *scratch)
-{
-    const measure m = measure_of(1, 0.0f, 1.0f);
-    measure_row(r, &m, key, count, scratch);
 }
 
 /* Shrinks (lo, hi] to the keys that occur in it: hi becomes the largest, lo + 1 the least. */

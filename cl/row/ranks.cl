@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* ranks: counts how many tokens of a row reach each of many keys, with few reads of the row. */
-#include "row/fold.cl"
 #include "row/shortlist.cl"
 #include "row/ranks_cpu.cl"
 

@@ -6,7 +6,6 @@
  * key that k tile maxima reach is a bound: tokens below it are not read again. */
 #include "row/collect_alone.cl"
 #include "row/count.cl"
-#include "row/fold.cl"
 
 #ifndef COLLECTS_ALONE
 /* What an item reads of a max tile at once: consecutive vectors, whose tokens, at most 32, have a
