@@ -144,8 +144,8 @@ ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting
     const int writes = !counting && (wants & CLS_WANTS(CLS_OUT_SET_IDS));
     /* The same for the whole group. */
     if (has_set && !listed && (counting || (writes && at < capacity)))
-        at = gather(&r, first, last, max(set.key, CLS_KEY_NONE + 1), 0, at,
-                    counting ? 0u : capacity, ids, scratch);
+        at = gather(&r, first, last, max(set.key, CLS_KEY_NONE + 1), at, counting ? 0u : capacity,
+                    ids, scratch);
     if (LOCAL_ID == 0 && counting && has_set)
         group_count[group] = at;
     for (u32 i = LOCAL_ID; writes && listed && group == 0 && i < min(total, capacity); i += WGS)

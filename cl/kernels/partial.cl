@@ -6,7 +6,6 @@
 #include "core/shards.h"
 #include "row/measure.cl"
 #include "draw/draw.cl"
-#include "row/gather.cl"
 
 #define LATEST 8
 
@@ -127,11 +126,38 @@ ONE_COPY void send_counts(const row_logits *r, const cls_shard_row *p, __global 
     }
 }
 
-/* Writes the first k tokens by id that reach a key; returns their number. */
+/* Writes all tokens with at least a key, up to k of them, in no order that matters; returns their
+ * number. Round 0 counts, and round 1 writes behind the tokens of the items before. */
 ONE_COPY u32 send_tokens(const row_logits *r, i32 lo, u32 k, __global u32 *out,
                          __local u64 *scratch)
 {
-    const u32 total = gather(r, 0, r->tiles, lo, 1, 0, k, (__global i32 *)out, scratch);
+    const u32 n = max_tiles(r), per_item = (n + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
+    const f32 under = above(lo - 1);
+    u32 total = 0, at = 0;
+    for (u32 write = 0; write < 2; write++) {
+        u32 found = at;
+        for (u32 m = first; m < last; m++) {
+            if (r->key[m] < lo)
+                continue;
+            const int kind = max_tile_kind(r, m);
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const u32 i = m * CLS_MAX_TILE + v;
+                const FV x = load_v(r, i, kind);
+                SHORT_LOOP
+                for (u32 hits = lane_bits(x > under); hits != 0; hits &= hits - 1) {
+                    const u32 j = lowest_bit(hits);
+                    if (write && found < k) {
+                        out[2 * found] = (u32)key_of(clean(lane_of(x, j)));
+                        out[2 * found + 1] = i + j;
+                    }
+                    found++;
+                }
+            }
+        }
+        if (!write)
+            at = wg_scan_u32(found, scratch, &total);
+    }
     for (u32 i = min(total, k) + LOCAL_ID; i < k; i += WGS)
         out[2 * i] = out[2 * i + 1] = 0;
     return min(total, k);

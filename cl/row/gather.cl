@@ -3,10 +3,10 @@
 #include "row/tiles.cl"
 
 /* Writes the ids of those in tiles first to last - 1 from index `at` on, as far as indices are
- * below `capacity`; with_keys: each behind its key. Returns the index behind the last of these
- * tokens. By the whole group, whose neighbouring items read neighbouring vectors. */
-static inline u32 gather(const row_logits *r, u32 first, u32 last, i32 least, int with_keys, u32 at,
-                         u32 capacity, __global i32 *out, __local u64 *scratch)
+ * below `capacity`. Returns the index behind the last of these tokens. By the whole group, whose
+ * neighbouring items read neighbouring vectors. */
+static inline u32 gather(const row_logits *r, u32 first, u32 last, i32 least, u32 at, u32 capacity,
+                         __global i32 *out, __local u64 *scratch)
 {
     const f32 under = above(least - 1);
     for (u32 tile = first; tile < last; tile++) {
@@ -21,12 +21,8 @@ static inline u32 gather(const row_logits *r, u32 first, u32 last, i32 least, in
             u32 hits = lane_bits(x > under);
             u32 to = at + wg_scan_u32(popcount(hits), scratch, &n);
             SHORT_LOOP
-            for (; hits != 0 && to < capacity; hits &= hits - 1, to++) {
-                const u32 j = lowest_bit(hits);
-                if (with_keys)
-                    out[2 * to] = key_of(clean(lane_of(x, j)));
-                out[with_keys ? 2 * to + 1 : to] = (i32)(i + j);
-            }
+            for (; hits != 0 && to < capacity; hits &= hits - 1, to++)
+                out[to] = (i32)(i + lowest_bit(hits));
             at += n;
         }
     }
