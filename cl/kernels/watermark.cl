@@ -151,6 +151,7 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
         }
         best_of_group(items, best);
         const u32 repeats = context_repeats(&t, w, CLS_LAYOUT_HISTORY(layout), items->scratch);
+        BARRIER(); /* every item has read the row */
         if (LOCAL_ID == 0 && !repeats && best->mass != 0) {
             s->rows[row].token = (i32)best->id;
             s->rows[row].status = out.status & (CLS_ROW_NAN | CLS_ROW_INF);

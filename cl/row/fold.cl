@@ -166,7 +166,8 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         sum[p] = IS(FOLD_NEAREST) && p == 1 ? ~(u64)0 : 0;
     for (u32 tile = first; tile < last; tile++) {
-        u64 part[CLS_PIVOTS] = {sum[0], sum[1], sum[2], sum[3]};
+        /* No array: PoCL 3.1 loses one over the barriers below in groups of 5, 7 or 12. */
+        const u64 p0 = sum[0], p1 = sum[1], p2 = sum[2], p3 = sum[3];
         if (tile_max_key(r->key, tile) > lowest) {
             /* Groups load what no cut has left out, for fewer registers. */
             window in = WGS == 1 ? window_of(r, tile) : all;
@@ -250,8 +251,7 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
             }
         }
         if (STORES) {
-            for (u32 p = 0; p < CLS_PIVOTS; p++)
-                part[p] = sum[p] - part[p];
+            const u64 part[CLS_PIVOTS] = {sum[0] - p0, sum[1] - p1, sum[2] - p2, sum[3] - p3};
             fold_store(part, sums, q->out + tile * q->stride, scratch);
         }
     }
