@@ -10,7 +10,7 @@
 #include "sampler/sampler.h"
 #include "subgroups.h"
 
-static void force_search(cls_sampler *sampler) { sampler->force_search = 1; }
+static void force_search(cls_sampler *sampler) { cls_sampler_force_search(sampler, 1); }
 
 static void judges(void) { run_judge = judge; }
 /* Each row that is truncated is searched. */
