@@ -290,6 +290,19 @@ typedef struct cls_params {
      * is used up. The next section is watched again. A thinking_budget of 0 is then none, and an
      * empty thinking_forced or a loop_repeats of 0 is refused. Default CLS_LOOP_STOP. */
     int32_t loop_action;
+
+    /* Parameters by phase: while the request thinks, the parameters above apply, and in all other
+     * rows those of post_thinking, from the row after the last id of thinking_end on, also among
+     * drafts, and before any thinking_start; after another thinking_start those above again. Of
+     * post_thinking count chain and stages, temperature, dynatemp, the truncations (but for
+     * top_p_decay), min_keep, and repetition, frequency and presence penalty. All other fields
+     * apply in both phases: in post_thinking they must have their defaults. thinking_start and
+     * thinking_end are needed. Refused are beside it thinking_forced, Mirostat, adaptive p,
+     * top_p_decay, and drafts that are verified by another method than CLS_VERIFY_MATCH if
+     * only one of the phases is greedy. cls_slot_params() of a request that had no post_thinking
+     * (nor a budget) begins outside the thinking. The struct is copied. NULL: none (default).
+     * (vLLM's post_thinking) */
+    const struct cls_params *post_thinking;
 } cls_params;
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */
