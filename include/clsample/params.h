@@ -16,15 +16,6 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
-/* What a loop does. */
-typedef enum cls_loop_action {
-    CLS_LOOP_STOP = 0,        /* it stops the request */
-    CLS_LOOP_END_THINKING = 1 /* it ends the thinking */
-} cls_loop_action;
-
-/* An automaton over token ids, which clsample/grammar.h makes. */
-typedef struct cls_grammar cls_grammar;
-
 /* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
  * truncation, no penalties, and always the seed 0: give each request a seed of its own. Where a
  * value is "refused", calls with it return CLS_BAD_ARGUMENT. A parameter that is "off" has no
