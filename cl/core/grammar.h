@@ -4,7 +4,7 @@
 #ifndef CLS_GRAMMAR_WORDS_H
 #define CLS_GRAMMAR_WORDS_H
 
-#include "core/types.h"
+#include "core/tiles.h"
 
 #ifdef __OPENCL_C_VERSION__
 #define CLS_GLOBAL __global
@@ -60,5 +60,12 @@ CLS_INLINE u32 grammar_next(CLS_GLOBAL const u32 *g, u32 state, u32 id)
     }
     return n != 0 && pairs[2 * at] == id_class ? pairs[2 * at + 1] : CLS_GRAMMAR_DEAD;
 }
+
+/* Where the bitmaps of rows with a grammar are: the lists have for each row, from
+ * args->grammar_rows on, a word and room for a bitmap. The word is the offset of the row's bitmap
+ * of allowed ids, which is that of the grammar's state, the request's, or the row's own; or
+ * CLS_NO_BITMAP. */
+#define CLS_NO_BITMAP 0xffffffffu
+CLS_INLINE u32 grammar_row_words(u32 vocab) { return 1 + state_bitmap(vocab); }
 
 #endif

@@ -10,6 +10,7 @@
 #define CLS_SAMPLERS_H
 
 #include "core/arithmetic.h"
+#include "core/slot.h"
 
 /* ------------------------------------------------------------ entropy, typical p */
 

@@ -4,6 +4,7 @@
 #define CLS_SHARDS_H
 
 #include "core/arithmetic.h"
+#include "core/tiles.h"
 
 /* What a row sends in an exchange: bits of cls_shard_row.sends. The parts follow the section's
  * first words in this order. */

@@ -6,6 +6,7 @@
  * `compares`, any number of groups, each item of which sets its word of `wrong` if it computes
  * other words than these: what is wrong now and then shows only if many groups run at once. */
 #include "core/groups.cl"
+#include "core/groups_test.h"
 
 KERNEL void cls_groups_test(__global u32 *out, __global const half *halves, __global u32 *wrong,
                             u32 compares)

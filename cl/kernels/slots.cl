@@ -2,6 +2,7 @@
 /* slots: applies slot calls on the device, before the step that follows them. A work-group applies
  * one change. Changes of one slot have different rounds, and each round is a launch. Bitmaps are
  * walked word by word; a word without adjusted tokens only costs the look at it. */
+#include "core/change.h"
 #include "row/rollback.cl"
 
 /* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window,

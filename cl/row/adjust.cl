@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* adjust: loads logits for every kernel. Conversion, dense bias, mask, bounds, logit biases,
  * penalties and history effects are applied on the fly; no adjusted copy exists. */
+#include "core/biases.h"
 #include "row/view.cl"
 
 /* A bitmap's bits for the vector at i, and the value that has all of these bits. */

@@ -7,6 +7,7 @@
  *
  * Work-items divide the work by words of the bitmap: a word and its chain belong to one item, so
  * that nothing need be atomic. */
+#include "core/effects.h"
 #include "core/vectors.cl"
 #include "row/slot_state.cl"
 

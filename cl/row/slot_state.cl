@@ -8,7 +8,9 @@
  * two items write the same word. Only the bits of entries that do not count are set by atomic
  * operations. */
 #include "core/vectors.cl"
+#include "core/args.h"
 #include "core/samplers.h"
+#include "core/state.h"
 #include "row/text.cl"
 
 typedef struct slot_state {

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* step: what a kernel passes to its functions of a step: its arguments, under the names of
  * core/buffers.h. Compilers for GPUs inline the functions and keep no struct. */
+#include "core/args.h"
 #include "core/buffers.h"
 #include "core/load.cl"
+#include "core/record.h"
+#include "core/tiles.h"
 
-/* BY_VALUE: a kernel gets its cls_args by value, not in a buffer (core/types.h). ARGS is where they
+/* BY_VALUE: a kernel gets its cls_args by value, not in a buffer (core/args.h). ARGS is where they
  * are. */
 #ifdef BY_VALUE
 #define ARGS

@@ -4,6 +4,8 @@
  * the latest tokens are in a ring of entries, at the index of each token; it may go on with drafts.
  */
 #include "core/grammar.h"
+#include "core/record.h"
+#include "core/state.h"
 #include "core/vectors.cl"
 
 /* 1 in the kernels that accept the tokens of requests with thinking budgets, forced ids, loop

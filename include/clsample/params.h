@@ -9,22 +9,6 @@
 extern "C" {
 #endif
 
-/* The tokens that count for the frequency and the presence penalty. For the repetition penalty
- * prompt and output always count. */
-typedef enum cls_penalty_scope {
-    CLS_SCOPE_OUTPUT = 0, /* the output (OpenAI, vLLM) */
-    CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
-} cls_penalty_scope;
-
-/* What a loop does. */
-typedef enum cls_loop_action {
-    CLS_LOOP_STOP = 0,        /* it stops the request */
-    CLS_LOOP_END_THINKING = 1 /* it ends the thinking */
-} cls_loop_action;
-
-/* An automaton over token ids, which clsample/grammar.h makes. */
-typedef struct cls_grammar cls_grammar;
-
 /* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
  * truncation, no penalties, and always the seed 0: give each request a seed of its own. Where a
  * value is "refused", calls with it return CLS_BAD_ARGUMENT. A parameter that is "off" has no
@@ -291,17 +275,13 @@ typedef struct cls_params {
      * empty thinking_forced or a loop_repeats of 0 is refused. Default CLS_LOOP_STOP. */
     int32_t loop_action;
 
-    /* Parameters by phase: while the request thinks, the parameters above apply, and in all other
-     * rows those of post_thinking, from the row after the last id of thinking_end on, also among
-     * drafts, and before any thinking_start; after another thinking_start those above again. Of
-     * post_thinking count chain and stages, temperature, dynatemp, the truncations (but for
-     * top_p_decay), min_keep, and repetition, frequency and presence penalty. All other fields
-     * apply in both phases: in post_thinking they must have their defaults. thinking_start and
-     * thinking_end are needed. Refused are beside it thinking_forced, Mirostat, adaptive p,
-     * top_p_decay, and drafts that are verified by another method than CLS_VERIFY_MATCH if
-     * only one of the phases is greedy. cls_slot_params() of a request that had no post_thinking
-     * (nor a budget) begins outside the thinking. The struct is copied. NULL: none (default).
-     * (vLLM's post_thinking) */
+    /* Parameters by phase: rows outside the thinking (before thinking_start, which is needed, as
+     * thinking_end is, and behind thinking_end) are drawn by those of post_thinking, which is
+     * copied: chain and stages, temperature, dynatemp, truncations, min_keep, and repetition,
+     * frequency and presence penalty. Its other fields must have their defaults, since those of the
+     * request hold for both. Rows behind drafts have phases as their text has. Refused beside it:
+     * thinking_forced, Mirostat, adaptive p, top_p_decay, and drafts not verified by
+     * CLS_VERIFY_MATCH if one phase alone is greedy. NULL: none (default). (of vLLM) */
     const struct cls_params *post_thinking;
 } cls_params;
 

@@ -15,14 +15,22 @@
 #endif
 
 #include "base/hooks.h"
-#include "core/types.h"
-#include "core/integers.h"
+#include "core/args.h"
 #include "core/arithmetic.h"
+#include "core/biases.h"
 #include "core/buffers.h"
+#include "core/change.h"
+#include "core/effects.h"
 #include "core/grammar.h"
+#include "core/integers.h"
 #include "core/philox.h"
+#include "core/record.h"
 #include "core/samplers.h"
 #include "core/shards.h"
+#include "core/slot.h"
+#include "core/stages.h"
+#include "core/state.h"
+#include "core/tiles.h"
 #include "core/verify.h"
 
 /* ----------------------------------------------- status.c and structs.c */

@@ -2,6 +2,7 @@
 /* Finds the sub-groups of a device by its extensions, and tests on the device whether sub-groups
  * and work-groups compute correctly. */
 #include "device/device.h"
+#include "core/groups_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

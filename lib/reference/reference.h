@@ -19,7 +19,7 @@ typedef struct cls_preference {
 
 /* -------------------------------------------------------- state.c and slot.c */
 
-/* A request on the host: what a slot of a device holds, in the same form (cl/core/types.h), and
+/* A request on the host: what a slot of a device holds, in the same form (cl/core/slot.h), and
  * what the lists of a device have beside it. */
 typedef struct cls_host_slot {
     cls_slot slot;

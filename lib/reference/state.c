@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory of a request on the host: its parts, in the layout of a device's (cl/core/types.h). */
+/* The memory of a request on the host: its parts, in the layout of a device's (cl/core/state.h). */
 #include "reference/reference.h"
 
 /* ------------------------------------------------------------------ the state */

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* The effects of a row's history.
+ *
+ * A row whose slot has CLS_SLOT_HISTORY has a region of the buffer `effects`, in words: a bitmap of
+ * the tokens that the history changes (marks), and a bitmap of those that it bans, which is valid
+ * only in words that have a mark. With a history of more than one token there are also: for each
+ * word of these bitmaps the start of its chain of entries (valid likewise); the text, which is the
+ * ids of the latest tokens, oldest first, behind 16 words that a vector load may read and ignore;
+ * and twice the text's length for the entries and for scratch. */
+#ifndef CLS_EFFECTS_H
+#define CLS_EFFECTS_H
+
+#include "core/state.h"
+
+CLS_INLINE u32 effects_banned(u32 vocab) { return state_bitmap(vocab); }
+CLS_INLINE u32 effects_chains(u32 vocab, u32 layout) /* without a text the offset of the bans, which
+                                                        is never followed: there is no entry */
+{
+    return state_bitmap(vocab) * (1 + (u32)(CLS_LAYOUT_HISTORY(layout) > 1));
+}
+CLS_INLINE u32 effects_text(u32 vocab, u32 layout)
+{
+    return effects_chains(vocab, layout) + state_bitmap(vocab) + 16;
+}
+CLS_INLINE u32 effects_tokens(u32 layout) /* that DRY, n-grams and bad words see */
+{
+    if (CLS_LAYOUT_IS_LONG(layout))
+        return CLS_MAX_HISTORY;
+    return CLS_LAYOUT_HISTORY(layout);
+}
+CLS_INLINE u32 effects_length(u32 layout) { return (effects_tokens(layout) + 63) / 64 * 64; }
+/* Behind these, where rows follow drafts: whether the marks are for this row, the number of its
+ * drafts, the number of its patches; the drafts as entries; the patches, which are tokens whose
+ * counts the drafts change, with their new counts; and the starts of the chains of patches. */
+#define CLS_MAX_DRAFTS 128
+#define CLS_PATCH_IN_CONTEXT 0x80000000u
+#define CLS_PATCH_BUCKETS 256 /* chains of patches, by id */
+CLS_INLINE u32 effects_drafts(u32 vocab, u32 layout)
+{
+    return effects_text(vocab, layout) + effects_length(layout) * 3;
+}
+CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
+{
+    return effects_drafts(vocab, layout) + 16 + CLS_MAX_DRAFTS + 2 * 2 * CLS_MAX_DRAFTS +
+           CLS_PATCH_BUCKETS;
+}
+
+#endif
