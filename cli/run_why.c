@@ -205,6 +205,8 @@ void run_why(run_side *side, const run_statement *s, uint32_t row, int32_t token
         run_add(t, "nothing forces token %" PRId32, token);
     } else if (token >= 0 && !is_allowed_id(&probe.params, token)) {
         run_add(t, "token %" PRId32 " is not one of the allowed ids", token);
+    } else if (token >= 0 && probe.params.post_thinking != NULL) {
+        run_add(t, "another token is drawn, by the parameters of the row's phase");
     } else if (token >= 0) {
         const int ban = find_ban(&probe, token);
         if (ban != BANS)

@@ -141,6 +141,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
     r.vocab = vocab;
     r.wide = has & CLS_WIDE;
     r.truncated = 0;
+    r.slot = row_rules(s, row, slot_index);
 #if ROW
     const u32 applies = slot_index >= 0 && !(has & (CLS_RAW | CLS_MERGED));
     view_mask_and_bias(s, row, applies, &r);
@@ -154,8 +155,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
     r.effects.amounts = lists + slot->dry;
     r.adjustments = 0;
     if (applies) {
-        const u32 flags = row_rules(s, row, slot_index)->flags,
-                  rows_of_drafts = s->has & CLS_DRAFTS;
+        const u32 flags = r.slot->flags, rows_of_drafts = s->has & CLS_DRAFTS;
         if (slot->n_bias != 0)
             r.adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
         if (r.state.counting != CLS_COUNTS_NONE && (flags & CLS_SLOT_PENALIZED))
@@ -186,7 +186,6 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
             r.masked = CLS_HAS_MASK;
         }
     }
-    r.slot = applies ? row_rules(s, row, slot_index) : slot;
 #else
     r.mask = s->mask;
     r.masked = r.dense = r.adjustments = 0;
