@@ -176,6 +176,7 @@ static const struct usual {
     {"loop_repeats", 1, "2 3 4"},
     {"loop_min", 1, "1 2 3"},
     {"loop_max", 2, "1 2 4 8"},
+    {"loop_action", 4, "stop end-thinking"},
     {"thinking_budget", 1, "0 1 2 5"},
     {"relaxed_top_k", 1, "1 2 5"},
     {"relaxed_delta", 1, "0.1 0.5 1"},
@@ -281,6 +282,8 @@ static void settle_params(maker *m, cls_params *p)
     }
     if (m->history < p->loop_repeats * p->loop_max)
         p->loop_repeats = 0;
+    if (p->loop_repeats == 0 || p->thinking_forced.count == 0)
+        p->loop_action = CLS_LOOP_STOP;
     if (m->counts == CLS_COUNTS_NONE)
         p->repetition_penalty = 1.0f;
     if (m->counts == CLS_COUNTS_NONE)

@@ -35,6 +35,7 @@ enum {
     CLS_SLOT_NGRAM_OUTPUT = 262144, /* n-grams of the output only are banned */
     CLS_SLOT_RELAXED = 524288,      /* while the request thinks, likely drafts are accepted */
     CLS_SLOT_GRAMMAR = 1048576,     /* it follows the grammar at `grammar` */
+    CLS_SLOT_LOOPS_THINK = 2097152, /* loops of the thinking end that, and no request */
 };
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u

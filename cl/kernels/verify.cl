@@ -341,6 +341,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         t.following = effects_of(v->s->effects, v->s->args->layout, v->s->vocab, w->row).path;
         const u32 ended = text_follow(slot, lists, &t, (u32)w->token, 1, v->scratch);
         w->status |= ended;
+        if (LOCAL_ID == 0) /* not all end the request */
+            rows[w->row].status |= ended & CLS_ROW_LOOP;
         if (at == last && !by_rows)
             w->status |= whole;
         if (at == last)
@@ -348,7 +350,7 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         w->row = at;
         w->depth++;
         w->token = -1;
-        if (ended != 0)
+        if (ended & CLS_ROW_STOPPED)
             return;
     }
 }
@@ -422,10 +424,10 @@ static inline void mark_emitted(const verifier *v, const walk *w, __global const
         const u32 i = left - 1;
         const i32 token = i < w->depth ? path_id(path, i) : w->token;
         if (token >= 0) {
-            rows[row].status = (rows[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) |
+            rows[row].status = (rows[row].status & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_LOOP)) |
                                (rows[row].forced ? CLS_ROW_FORCED : 0u);
             if (i == latest)
-                rows[row].status |= w->status & (CLS_ROW_STOPPED | CLS_ROW_LENGTH | CLS_ROW_LOOP);
+                rows[row].status |= w->status & (CLS_ROW_STOPPED | CLS_ROW_LENGTH);
             rows[row].forced |= (u32)(token != rows[row].token);
             rows[row].token = token;
             rows[row].next = *next;

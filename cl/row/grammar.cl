@@ -43,7 +43,7 @@ static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, 
     t.following = path;
     t.first = t.length;
     for (u32 i = 0; i < drafts; i++)
-        text_next(slot, s->lists, &t, path[i] & CLS_ENTRY_ID, 1);
+        text_pass(slot, s->lists, &t, path[i] | CLS_ENTRY_OUTPUT);
     const u32 now = t.grammar;
     if (t.thinking == 0) {
         const u32 bitmap = now < g[CLS_GRAMMAR_STATES] ? grammar_state_at(g, now)[1] : 0u;

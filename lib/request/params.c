@@ -201,7 +201,9 @@ static int follows_thinking(const cls_params *p)
  * a grammar begins. */
 static void set_ends(const cls_params *p, cls_slot *slot)
 {
-    slot->thinking_budget = p->thinking_forced.count != 0 ? p->thinking_budget : INT32_MAX;
+    const int loops_think = p->loop_action == CLS_LOOP_END_THINKING,
+              none = p->thinking_forced.count == 0 || (loops_think && p->thinking_budget == 0);
+    slot->thinking_budget = none ? INT32_MAX : p->thinking_budget;
     slot->loop_repeats = p->loop_repeats;
     slot->loop_min = narrow(p->loop_min);
     slot->loop_max = narrow(p->loop_max);
@@ -213,13 +215,9 @@ static void set_ends(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_THINKING;
         slot->thinking = p->thinking_start.count == 0;
     }
-    if (p->relaxed_top_k != 0) {
-        slot->flags |= CLS_SLOT_RELAXED;
-        if (p->thinking_forced.count == 0)
-            slot->thinking_budget = INT32_MAX; /* there is none */
-    }
-    if (p->loop_repeats != 0)
-        slot->flags |= CLS_SLOT_LOOPS;
+    slot->flags |= p->relaxed_top_k != 0 ? CLS_SLOT_RELAXED : 0;
+    slot->flags |= p->loop_repeats != 0 ? CLS_SLOT_LOOPS : 0;
+    slot->flags |= loops_think ? CLS_SLOT_LOOPS_THINK : 0;
 }
 
 /* Fails if the loop stop's parameters contradict each other, if a thinking budget has nothing to
@@ -233,6 +231,9 @@ static cls_status check_ends(const cls_params *p)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_min is %u, which is more than params->loop_max of %u",
                         (unsigned)p->loop_min, (unsigned)p->loop_max);
+    if (p->loop_action != CLS_LOOP_STOP && (p->loop_repeats == 0 || p->thinking_forced.count == 0))
+        return cls_refuse("params->loop_action is CLS_LOOP_END_THINKING, but params->%s",
+                          p->loop_repeats == 0 ? "loop_repeats is 0" : "thinking_forced is empty");
     if (p->relaxed_top_k == 0 && p->relaxed_delta != 0.0f)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->relaxed_delta is set, but params->relaxed_top_k is 0");
