@@ -126,7 +126,9 @@ typedef struct cls_slot {
     u32 grammar;       /* the offset of its words (core/grammar.h) in the whole buffer of lists */
     u32 grammar_begin; /* the state of a grammar in which a turn begins */
     cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */
-    u32 reserved[6];
+    u32 answer; /* in the lists: a cls_slot with the parameters of rows outside the thinking, of
+                   which chain and penalties count (row_rules()); 0: there is none */
+    u32 reserved[5];
 } cls_slot;
 typedef char cls_slot_size[sizeof(cls_slot) % 128 == 0 ? 1 : -1];
 

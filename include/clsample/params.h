@@ -9,13 +9,6 @@
 extern "C" {
 #endif
 
-/* The tokens that count for the frequency and the presence penalty. For the repetition penalty
- * prompt and output always count. */
-typedef enum cls_penalty_scope {
-    CLS_SCOPE_OUTPUT = 0, /* the output (OpenAI, vLLM) */
-    CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
-} cls_penalty_scope;
-
 /* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
  * truncation, no penalties, and always the seed 0: give each request a seed of its own. Where a
  * value is "refused", calls with it return CLS_BAD_ARGUMENT. A parameter that is "off" has no
@@ -281,6 +274,15 @@ typedef struct cls_params {
      * is used up. The next section is watched again. A thinking_budget of 0 is then none, and an
      * empty thinking_forced or a loop_repeats of 0 is refused. Default CLS_LOOP_STOP. */
     int32_t loop_action;
+
+    /* Parameters by phase: rows outside the thinking (before thinking_start, which is needed, as
+     * thinking_end is, and behind thinking_end) are drawn by those of post_thinking, which is
+     * copied: chain and stages, temperature, dynatemp, truncations, min_keep, and repetition,
+     * frequency and presence penalty. Its other fields must have their defaults, since those of the
+     * request hold for both. Rows behind drafts have phases as their text has. Refused beside it:
+     * thinking_forced, Mirostat, adaptive p, top_p_decay, and drafts not verified by
+     * CLS_VERIFY_MATCH if one phase alone is greedy. NULL: none (default). (of vLLM) */
+    const struct cls_params *post_thinking;
 } cls_params;
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */

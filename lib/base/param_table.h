@@ -221,6 +221,7 @@
 #define CLS_PARAMS_WITHOUT_OPTION(X, p) \
     X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
     X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \
+    X(p, 60, PARAMS, post_thinking, END, 0, 0, 0, NULL) \
     X(p, 43, INT, only_allowed, END, 0, 0, 1, "0 or 1")
 
 #define CLS_LIST_ID(id, ...) id /* of the column `kept`: CLS_LIST_ID kept */

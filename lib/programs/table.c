@@ -217,6 +217,8 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
         features |= CLS_FEATURE_FORCED;
     if (slot->watermark != 0)
         features |= CLS_FEATURE_WATERMARK;
+    if (slot->answer != 0) /* the smallest variants know one phase */
+        features |= CLS_FEATURE_PENALTIES;
     return features;
 }
 

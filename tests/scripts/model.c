@@ -19,7 +19,7 @@ static int ends_with(const model *m, const int32_t *ids, uint32_t n)
 /* Returns whether a request's thinking is followed: it has a budget, or relaxes drafts. */
 static int follows(const cls_params *p)
 {
-    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0;
+    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 || p->post_thinking != NULL;
 }
 
 /* Returns the token that is `back` tokens before the end of the output since the last chunk of
@@ -276,6 +276,34 @@ static bool is_allowed(const one_row *row, uint32_t id)
     return word >> id % 32 & 1;
 }
 
+/* Takes what post_thinking has. */
+static void take_phase(cls_params *p, const cls_params *second)
+{
+    cls_params s = *second;
+    s.thinking_start = s.thinking_end = s.thinking_forced = (cls_ids){NULL, 0};
+    s.position = p->position;
+    s.seed = p->seed;
+    s.stream = p->stream;
+    s.penalty_scope = p->penalty_scope;
+    s.dry_multiplier = p->dry_multiplier;
+    s.dry_base = p->dry_base;
+    s.dry_allowed_length = p->dry_allowed_length;
+    s.dry_window = p->dry_window;
+    s.dry_breakers = p->dry_breakers;
+    s.no_repeat_ngram = p->no_repeat_ngram;
+    s.ngram_window = p->ngram_window;
+    s.ngram_output_only = p->ngram_output_only;
+    s.ngram_exempt_ids = p->ngram_exempt_ids;
+    s.bad_words = p->bad_words;
+    s.logit_bias = p->logit_bias;
+    s.allowed_ids = p->allowed_ids;
+    s.only_allowed = p->only_allowed;
+    s.stop_ids = p->stop_ids;
+    s.watermark_context = p->watermark_context;
+    s.watermark_key = p->watermark_key;
+    *p = s;
+}
+
 void model_next(const model *m, const one_row *inputs, float *probs, int32_t *token,
                 int32_t *status)
 {
@@ -291,6 +319,9 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
         return;
     for (uint32_t i = window ? m->n - least(window, m->n) : m->since; i < m->n; i++)
         kind[m->is_output[i]][n[m->is_output[i]]++] = m->id[i];
+    if (p.post_thinking != NULL && !m->now.goes_on)
+        take_phase(&p, p.post_thinking);
+    p.post_thinking = NULL;
     const uint32_t banned = m->outputs < min_tokens(m) ? p.stop_ids.count : 0;
     cls_logit_bias *const bias = calloc(p.logit_bias.count + (size_t)banned + 1, sizeof *bias);
     if (bias == NULL)
