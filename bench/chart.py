@@ -39,13 +39,17 @@ def read(path):
 
 
 def plot(path, titles, rows, caption):
-    table = "\n".join(" ".join([f'"{name}"', *map(str, row)]) for name, row in rows.items())
+    labels = [name.replace(", ", ",\\n", 1) for name in rows]  # two lines each
+    table = "\n".join(
+        " ".join([f'"{label}"', *map(str, row)]) for label, row in zip(labels, rows.values())
+    )
     bars = [
         f'$T using {i + 2}:xticlabels(1) title "{title}" linecolor rgb "{colour}"'
         for i, (title, colour) in enumerate(zip(titles, COLOURS.values()))
     ]
     numbers = [
-        f"$T using ($0 + {(i - 1) * 0.25}):{i + 2}:{i + 2} with labels offset 0,.6 notitle"
+        f"$T using ($0 + {(i - 1) * 0.25}):{i + 2}:{i + 2} with labels font ',10' offset 0,.6 "
+        "notitle"
         for i in range(len(titles))
     ]
     commands = f"""
@@ -63,7 +67,8 @@ set format y "%.0f"
 set grid y
 set ylabel "microseconds of a step"
 set key top left
-set xlabel "{caption}" font ",11"
+set xlabel "{caption}" font ",11" offset 0,-.8
+set bmargin 6
 plot {", ".join(bars + numbers)}
 """
     subprocess.run(["gnuplot"], input=commands, text=True, check=True)
@@ -87,6 +92,7 @@ def main():
     share = f"clsample's slowest bar is {100 * worst / STEP_US:.1f} % of a model's step of 50 ms"
     plot(options.chart, titles, rows, f"{what}; {options.caption}\\n{share}; no GPU was measured")
     numbers = "; ".join(f"{name}: {', '.join(map(str, row))}" for name, row in rows.items())
+    numbers = numbers.replace("NaN", "not timed")
     print(f"Microseconds of a step of {what} by {', '.join(titles)}. {numbers}.")
     return 0
 

@@ -103,6 +103,7 @@ static void without_chain(cls_params *p)
         copy_stage(stage, &off, p);
     p->mirostat = off.mirostat;
     p->adaptive_target = off.adaptive_target;
+    p->post_thinking = NULL;
     if (p->grammar != NULL) /* it does not apply while the request thinks */
         return;
     p->thinking_budget = off.thinking_budget; /* the stages do not concern forced ids */

@@ -73,8 +73,22 @@ static const char *reason_of_refusal(const struct name *at_fault, bool options)
     return text;
 }
 
+/* Returns the parameters outside the thinking, which begin neutral. */
+static cls_params *cli_phase_of(cls_params *params)
+{
+    if (params->post_thinking == NULL) {
+        cls_params *const second = cli_alloc(1, sizeof *second);
+        cls_params_init(second);
+        params->post_thinking = second;
+    }
+    return (cls_params *)(uintptr_t)params->post_thinking;
+}
+
 bool cli_param_set(const char *what, const char *field, const char *text, cls_params *params)
 {
+    static const char second[] = "post_thinking.";
+    if (strncmp(field, second, strlen(second)) == 0)
+        return cli_param_set(what, field + strlen(second), text, cli_phase_of(params));
     const cli_option fields[] = {CLS_PARAMS(CLI_PARAM_OPTION, params) CLI_NO_OPTION};
     const struct {
         const char *name;
@@ -186,6 +200,10 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
         if (strcmp(key, "force") == 0) {
             cli_ids_from_json(what, value, &force->ids, &force->count);
             cli_ids_check(what, force->ids, force->count, vocab);
+        } else if (strcmp(key, "post_thinking") == 0) {
+            cli_ids none;
+            params->post_thinking = NULL;
+            cli_params_from_json(what, value, vocab, cli_phase_of(params), &none);
         } else if (name == NULL) {
             refuse_key(what, key);
         } else if (name - names < NUMBERS) {

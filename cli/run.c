@@ -538,10 +538,22 @@ static void open_sides(command *c)
                                              .options = c->options};
     }
     const run_side *opened = NULL; /* a device's side: its programs are compiled once */
+    cls_device_info info;
+    cls_device_info_init(&info);
+    info.shortlist = c->options.shortlist;
     for (uint32_t i = 0; i < c->count; i++) {
+        if (c->side[i].on_host)
+            continue;
         run_open(&c->side[i], c->device, opened);
-        if (!c->side[i].on_host && opened == NULL)
-            opened = &c->side[i];
+        if (opened == NULL && cls_context_info(c->side[i].target.context, &info) != CLS_OK)
+            cli_die("%s", cls_error_message());
+        opened = opened != NULL ? opened : &c->side[i];
+    }
+    /* A device with little memory has a short list, and the host serves what that one serves. */
+    for (uint32_t i = 0; i < c->count; i++) {
+        c->side[i].options.shortlist = info.shortlist;
+        if (c->side[i].on_host)
+            run_open(&c->side[i], c->device, opened);
     }
 }
 

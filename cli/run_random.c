@@ -64,6 +64,16 @@ static void add_list_sequences(run_text *t, const cls_sequences *list)
     }
 }
 
+/* The parameters outside the thinking, of which at least one is written. */
+static void add_phase(run_text *t, const cls_params *second)
+{
+    run_text words = {NULL, 0};
+    run_add(&words, " temperature=%.9g", (double)second->temperature);
+    run_add_params(&words, second);
+    for (const char *at = words.text; *at != '\0'; at++)
+        run_add(t, "%c%s", *at, *at == ' ' ? "post_thinking." : "");
+}
+
 void run_add_params(run_text *t, const cls_params *p)
 {
     cls_params off;
@@ -92,6 +102,8 @@ void run_add_params(run_text *t, const cls_params *p)
         add_list_##kind(t, &(p)->list); \
     }
     CLS_LISTS(ADD_LIST, p)
+    if (p->post_thinking != NULL)
+        add_phase(t, p->post_thinking);
 }
 
 /* ------------------------------------------------------------ random parameters */
@@ -176,6 +188,7 @@ static const struct usual {
     {"loop_repeats", 1, "2 3 4"},
     {"loop_min", 1, "1 2 3"},
     {"loop_max", 2, "1 2 4 8"},
+    {"loop_action", 4, "stop end-thinking"},
     {"thinking_budget", 1, "0 1 2 5"},
     {"relaxed_top_k", 1, "1 2 5"},
     {"relaxed_delta", 1, "0.1 0.5 1"},
@@ -261,7 +274,7 @@ static void settle_params(maker *m, cls_params *p)
         p->relaxed_delta = 0.0f;
     if (p->thinking_forced.count == 0) {
         p->thinking_budget = 0;
-        if (p->relaxed_top_k == 0 && p->grammar == NULL)
+        if (p->relaxed_top_k == 0 && p->grammar == NULL && p->post_thinking == NULL)
             p->thinking_start = p->thinking_end = (cls_ids){NULL, 0};
     }
     if (p->watermark_context > m->history || p->mirostat != 0 || p->adaptive_target >= 0.0f ||
@@ -281,12 +294,47 @@ static void settle_params(maker *m, cls_params *p)
     }
     if (m->history < p->loop_repeats * p->loop_max)
         p->loop_repeats = 0;
+    if (p->loop_repeats == 0 || p->thinking_forced.count == 0)
+        p->loop_action = CLS_LOOP_STOP;
     if (m->counts == CLS_COUNTS_NONE)
         p->repetition_penalty = 1.0f;
     if (m->counts == CLS_COUNTS_NONE)
         p->presence_penalty = 0.0f;
     if (m->counts != CLS_COUNTS_ALL)
         p->frequency_penalty = 0.0f;
+}
+
+/* Parameters outside the thinking, of requests that may have some. */
+static void random_phase(maker *m, cls_params *p)
+{
+    static const char *const fields[] = {"temperature",
+                                         "top_k",
+                                         "top_p",
+                                         "min_p",
+                                         "typical_p",
+                                         "xtc_probability",
+                                         "xtc_threshold",
+                                         "dynatemp_range",
+                                         "top_a",
+                                         "min_keep",
+                                         "top_n_sigma",
+                                         "presence_penalty",
+                                         "frequency_penalty",
+                                         "repetition_penalty"};
+    cls_params *const second = cli_alloc(1, sizeof *second);
+    cls_params_init(second);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        random_number(m, second, fields[i], 0.0, 0.0, 0.0);
+    settle_params(m, second);
+    if (p->thinking_start.count == 0)
+        random_some(m, &p->thinking_start, 2);
+    if (p->thinking_end.count == 0)
+        random_some(m, &p->thinking_end, 2);
+    p->thinking_forced = (cls_ids){NULL, 0};
+    p->mirostat = 0;
+    p->adaptive_target = -1.0f;
+    p->top_p_decay = 1.0f;
+    p->post_thinking = second;
 }
 
 static void random_params(maker *m, cls_params *p, const char *grammar)
@@ -307,6 +355,8 @@ static void random_params(maker *m, cls_params *p, const char *grammar)
     p->only_allowed = p->allowed_ids.count != 0 && below(m, 2);
     p->grammar =
         grammar != NULL ? (const cls_grammar *)grammar : NULL; /* only its presence counts */
+    if (is_in_list(m->often, "post_thinking") && below(m, 4))
+        random_phase(m, p);
     settle_params(m, p);
     p->grammar = NULL;
     if (below(m, 5) == 0) { /* stages in another order */

@@ -186,6 +186,7 @@ ANNOTATIONS = {
     "char *": "Path",
     "void *": "bytes",
     "cls_grammar *": "Grammar",
+    "cls_params *": "Params",
     "function": "Callable[..., None]",
 }
 RECORDS = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 python_modules = $(srcdir)/python/clsample/*.py $(srcdir)/python/clsample/py.typed
-EXTRA_DIST += $(python_modules) python/generate.py python/words.py
+EXTRA_DIST += $(python_modules) python/generate.py python/words.py python/README.md
 # The tests use the package as setup.py puts it together. It needs cffi and NumPy.
 PYTHON = python3
 python_package = python/package/clsample

@@ -116,6 +116,7 @@ class Copy:
         self.source = os.path.join(self.top, "source")
         skip = shutil.ignore_patterns(".git", "corpus", "autom4te.cache")
         shutil.copytree("..", self.source, symlinks=True, ignore=skip)
+        self.move(os.getcwd())
         os.chdir(self.source)
         self.environment = dict(os.environ, CK_FORK="no", srcdir="..")
         self.environment["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"
@@ -125,6 +126,14 @@ class Copy:
             self.environment[name] = f"{self.top}/{name}"
             os.mkdir(self.environment[name])
         replace("lib/selftest/prove.c", "cls_test_proofs_compare_nothing", "1")
+
+    def move(self, build):
+        """What was configured by an absolute path would build the sources there, unchanged."""
+        old, build = os.path.dirname(build), os.path.join(self.source, "build")
+        for path in [f"{build}/Makefile", *glob.glob(f"{build}/**/.deps/*", recursive=True)]:
+            text, when = open(path, encoding="utf-8").read(), os.stat(path)
+            open(path, "w", encoding="utf-8").write(text.replace(old, self.source))
+            os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))
 
     def run(self, command, seconds):
         try:

@@ -35,6 +35,7 @@ enum {
     CLS_SLOT_NGRAM_OUTPUT = 262144, /* n-grams of the output only are banned */
     CLS_SLOT_RELAXED = 524288,      /* while the request thinks, likely drafts are accepted */
     CLS_SLOT_GRAMMAR = 1048576,     /* it follows the grammar at `grammar` */
+    CLS_SLOT_LOOPS_THINK = 2097152, /* loops of the thinking end that, and no request */
 };
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u
@@ -125,7 +126,9 @@ typedef struct cls_slot {
     u32 grammar;       /* the offset of its words (core/grammar.h) in the whole buffer of lists */
     u32 grammar_begin; /* the state of a grammar in which a turn begins */
     cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */
-    u32 reserved[6];
+    u32 answer; /* in the lists: a cls_slot with the parameters of rows outside the thinking, of
+                   which chain and penalties count (row_rules()); 0: there is none */
+    u32 reserved[5];
 } cls_slot;
 typedef char cls_slot_size[sizeof(cls_slot) % 128 == 0 ? 1 : -1];
 

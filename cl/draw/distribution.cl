@@ -149,8 +149,9 @@ static inline u64 report_terms(const report *t, FV z, UV w, const cls_unit *unit
 {
     if (!t->set.adapted)
         return LSUM(depth_term_v(z, w, float_of_key(t->set.top_key), t->scale, unit->shift));
-    const IV depth = (IV)(30 << 24) - log2_v(max(w, (UV)(1u)));
-    return LSUM((TO_LV(w) << 13) * TO_LV(AS_UV(max(depth, 0)) >> 4) >> 24);
+    /* Oclgrind 21.10 reads what stands behind a scalar in max() of a vector and a scalar. */
+    const IV depth = max((IV)(30 << 24) - log2_v(max(w, (UV)(1u))), (IV)(0));
+    return LSUM((TO_LV(w) << 13) * TO_LV(AS_UV(depth) >> 4) >> 24);
 }
 /* Returns the entropy in nats, from the sum of these terms. */
 static inline f32 report_entropy(const report *t, u64 terms)

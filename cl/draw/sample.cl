@@ -28,13 +28,6 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-/* Returns the flags of a row's request in this step. A row without a request must not read from the
- * slot, because another row may be writing it. */
-static inline u32 row_flags(const step_args *s, i32 slot_index)
-{
-    return slot_index >= 0 ? s->slots[slot_index].flags : 0u;
-}
-
 /* Computes the slot's adaptive state after the drawn token. */
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
                              const cls_row *out, cls_slot_adaptive *m)
@@ -63,8 +56,8 @@ static inline void job_begin(const step_args *s, u32 row, const shortlist *list,
     w->s = s;
     w->row = row;
     w->slot_index = row_slot(s, row);
-    w->slot = slot_of(s, w->slot_index);
-    w->flags = row_flags(s, w->slot_index);
+    w->slot = row_rules(s, row, w->slot_index);
+    w->flags = row_flags(s, row, w->slot_index);
     w->r = row_view(s, row, w->slot_index);
     w->list = *list;
     w->sums = tile_sums_of(s, row);
@@ -177,7 +170,8 @@ ONE_COPY void pick_token(row_job *w)
     if (w->slot->flags & CLS_SLOT_ADAPTIVE)
         drawable = adapt_set(w);
 #endif
-    out->drawn = u64_mul_hi(row_bits(w->s, CLS_PURPOSE_TOKEN, w->slot, w->row), drawable);
+    out->drawn = u64_mul_hi(row_bits(w->s, CLS_PURPOSE_TOKEN, slot_of(w->s, w->slot_index), w->row),
+                            drawable);
 #if CHAIN > 0
     if (w->listed)
         out->token = draw_list(&w->list, w->c.kept, out->drawn);

@@ -30,7 +30,7 @@ ONE_COPY void write_tiles(const step_args *s, u32 row, u32 group, __local u64 *s
     const f32 max = float_of_key(out.max_key);
     const i32 exponent = split(max, out.scale).exponent;
     report t;
-    report_final(&r, &out, no_token ? 0u : s->slots[slot_index].flags, kept_ids_of(s, row), &t);
+    report_final(&r, &out, no_token ? 0u : row_flags(s, row, slot_index), kept_ids_of(s, row), &t);
     /* The least key that matters: all of a row has mass. Of a row without a token none does, and
      * without a request its keys are not even set. */
     const i32 least = wants & CLS_WANTS(CLS_OUT_KEPT_MASS) ? CLS_KEY_NONE + 1 : report_lowest(&t);

@@ -114,7 +114,7 @@ ONE_COPY void send_counts(const row_logits *r, const cls_shard_row *p, __global 
         for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
             key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
         tokens_above_each(r, key, count, scratch);
-        measure_row(r, &m, key, mass, scratch);
+        measure_row(r, &m, CLS_KEY_INF, 0, 0, key, mass, scratch);
         if (LOCAL_ID != 0)
             continue;
         for (u32 i = 0; i < CLS_PIVOTS; i++) {

@@ -160,7 +160,14 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
     u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(from);
     if (has & CLS_DRAFTS) {
         drafts = copy_path(s, &p, row);
-        patched = slot_index >= 0 && drafts != 0 && (from->flags & CLS_SLOT_PENALIZED) &&
+        u32 flags = slot_index >= 0 ? from->flags : 0u, answers = 0;
+        if (slot_index >= 0 && from->answer != 0) { /* the same for the whole group */
+            answers = text_with_drafts(s, slot_index, p.path, drafts).thinking == 0;
+            flags = answers ? answer_of(s, from)->flags : flags;
+        }
+        if (lid == 0)
+            p.draft_info[4] = answers;
+        patched = slot_index >= 0 && drafts != 0 && (flags & CLS_SLOT_PENALIZED) &&
                   CLS_LAYOUT_COUNTS(layout) != CLS_COUNTS_NONE;
         wanted |= patched;
         if (lid == 0) {

@@ -222,7 +222,8 @@ ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlis
                                        float_of_key(max_key), list.scratch);
         report_raw(&r, max_key, total, &t);
     } else {
-        report_final(&r, &out, no_token ? 0u : s->slots[slot_index].flags, kept_ids_of(s, row), &t);
+        report_final(&r, &out, no_token ? 0u : row_flags(s, row, slot_index), kept_ids_of(s, row),
+                     &t);
     }
     t.listed = no_token ? 0u : t.listed;
     if (t.listed) /* the same for the whole group, as are no_token and part */

@@ -12,8 +12,9 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
     const u32 last_tile = min(first_tile + tiles_per_group, row_tiles(s));
     const i32 slot_index = row_slot(s, row);
     __global const cls_slot *const slot = slot_of(s, slot_index);
+    const u32 flags = row_flags(s, row, slot_index);
     u64 prefix_prob = CLS_ONE_Q63;
-    int wanted = slot_index >= 0 && uses_probabilities(slot->flags, slot->stopped);
+    int wanted = slot_index >= 0 && uses_probabilities(flags, slot->stopped);
     u32 at = row;
     i32 draft = -1;
     /* Finds the request's first row. The bound does not depend on the data: lanes of llvmpipe
@@ -37,7 +38,7 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
     const row_logits r = row_view(s, row, slot_index);
     const cls_row out = s->rows[row];
     residual w;
-    residual_of(s, &r, &out, row, slot->flags, draft, prefix_prob, &w);
+    residual_of(s, &r, &out, row, flags, draft, prefix_prob, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
         cls_unit unit, draft_tile;
         u64 sum = 0, lane[VEC];

@@ -119,8 +119,7 @@ static inline void append_states(cls_slot *slot, __global const cls_slot *rules,
     for (u32 j = 0; j < n; j++) {
         if (LOCAL_ID == 0)
             text_store(s, t.length, t.thinking, t.grammar);
-        text_next(rules, lists - rules->lists, &t, entries[j] & CLS_ENTRY_ID,
-                  (entries[j] & CLS_ENTRY_OUTPUT) != 0);
+        text_pass(rules, lists - rules->lists, &t, entries[j]);
     }
     slot->thinking = t.thinking;
     slot->grammar_state = t.grammar;

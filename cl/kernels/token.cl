@@ -104,7 +104,7 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
 {
     row_job w;
     job_begin(s, row, list, &w);
-    if (w.slot_index >= 0 && w.slot->stopped) {
+    if (w.slot_index >= 0 && slot_of(s, w.slot_index)->stopped) {
         w.out.status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else if (w.slot_index >= 0) {
         w.out.max_key = w.out.top_key = row_summary(&w.r, &w.out.status, w.list.scratch);

@@ -90,7 +90,7 @@ static inline int is_typical(const verifier *v, const cls_row *out, const row_lo
     ARGS const cls_args *const args = v->s->args;
     const f32 top = float_of_key(out->top_key);
     report t;
-    report_final(r, out, v->slot->flags, kept_ids_of(v->s, row), &t);
+    report_final(r, out, r->slot->flags, kept_ids_of(v->s, row), &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
     if (!(z > CLS_MASKED))
         return 0;
@@ -216,7 +216,7 @@ static inline int is_relaxed(const verifier *v, u32 row, u32 id)
     __global const u32 *const numbers = lists_of(s, v->slot) + v->slot->thinking_end - 2;
     const cls_row out = s->rows[row];
     const row_logits r = row_view(s, row, v->slot_index);
-    const u32 flags = v->slot->flags;
+    const u32 flags = r.slot->flags;
     report t;
     if (flags & CLS_SLOT_GREEDY)
         report_raw(&r, out.max_key,
@@ -341,6 +341,11 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         t.following = effects_of(v->s->effects, v->s->args->layout, v->s->vocab, w->row).path;
         const u32 ended = text_follow(slot, lists, &t, (u32)w->token, 1, v->scratch);
         w->status |= ended;
+        if (ended & CLS_ROW_LOOP) { /* the same for the whole group; not all end the request */
+            BARRIER();              /* every item has read the row */
+            if (LOCAL_ID == 0)
+                rows[w->row].status |= CLS_ROW_LOOP;
+        }
         if (at == last && !by_rows)
             w->status |= whole;
         if (at == last)
@@ -348,7 +353,7 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         w->row = at;
         w->depth++;
         w->token = -1;
-        if (ended != 0)
+        if (ended & CLS_ROW_STOPPED)
             return;
     }
 }
@@ -422,10 +427,10 @@ static inline void mark_emitted(const verifier *v, const walk *w, __global const
         const u32 i = left - 1;
         const i32 token = i < w->depth ? path_id(path, i) : w->token;
         if (token >= 0) {
-            rows[row].status = (rows[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) |
+            rows[row].status = (rows[row].status & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_LOOP)) |
                                (rows[row].forced ? CLS_ROW_FORCED : 0u);
             if (i == latest)
-                rows[row].status |= w->status & (CLS_ROW_STOPPED | CLS_ROW_LENGTH | CLS_ROW_LOOP);
+                rows[row].status |= w->status & (CLS_ROW_STOPPED | CLS_ROW_LENGTH);
             rows[row].forced |= (u32)(token != rows[row].token);
             rows[row].token = token;
             rows[row].next = *next;
@@ -505,7 +510,7 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
         verify_rows(&v, &w);
     }
     if (w.from_residual) /* the same for the whole group */
-        draw_residual(&v, flags, &w);
+        draw_residual(&v, row_flags(s, w.row, slot_index), &w);
     const slot_state state = state_of(s->state, args->layout, s->vocab, valid_slot(slot_index));
 #if FORCED
     if (slot_index >= 0 && !stopped) {

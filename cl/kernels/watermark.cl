@@ -128,9 +128,10 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
 {
     const i32 slot_index = row_slot(s, row);
     const cls_row out = s->rows[row];
-    __global const cls_slot *const slot = slot_of(s, slot_index);
+    __global const cls_slot *const slot = slot_of(s, slot_index), *const rules =
+                                                                      row_rules(s, row, slot_index);
     const u32 layout = s->args->layout, per_group = s->args->tiles_per_group;
-    const u32 w = slot_index < 0 || out.no_token ? 0u : slot->watermark;
+    const u32 w = slot_index < 0 || out.no_token ? 0u : rules->watermark;
     if (w == 0) /* the same for the whole group */
         return;
     const row_logits r = row_view(s, row, slot_index);
@@ -162,7 +163,7 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
     u32 state[4];
     report set;
     hash_context(&t, w, key, state);
-    report_final(&r, &out, slot->flags, kept_ids_of(s, row), &set);
+    report_final(&r, &out, rules->flags, kept_ids_of(s, row), &set);
     mark_drawn(&set, (u32)out.token, state, key, best);
     mark_tiles(&set, group * per_group, min((group + 1) * per_group, r.tiles), state, key, best);
     best_of_group(items, best);

@@ -25,10 +25,11 @@ enum { EACH_FOLD(FOLD_KIND) };
 #define BOUNDS (FOLD_ABOVE | FOLD_COUNTS)
 #define WEIGHS (FOLD_MASS | FOLD_ABOVE | FOLD_DEPTHS | FOLD_SQUARES | FOLD_ADAPTED | FOLD_NEAREST)
 
-/* Which tokens are folded: those of the row with lo < key <= hi. */
+/* Which tokens are folded: those of the row with lo < key <= hi; above keys (BOUNDS), without those
+ * of hole_lo < key <= hole_hi. */
 typedef struct fold {
     f32 top, scale; /* the set's largest logit, and the scale (or the grid of the units) */
-    i32 lo, hi;
+    i32 lo, hi, hole_lo, hole_hi;
     i32 key[CLS_PIVOTS]; /* the four keys, ascending, none below lo */
     const kept_set *set; /* for adaptive p */
     __global u64 *out;   /* if there: gets the sums of each tile, four or one of them, */
@@ -37,7 +38,7 @@ typedef struct fold {
 
 static inline fold fold_of(f32 top, f32 scale)
 {
-    const fold q = {top, scale, CLS_KEY_NONE, CLS_KEY_INF, {0, 0, 0, 0}, 0, 0, 1};
+    const fold q = {top, scale, CLS_KEY_NONE, CLS_KEY_INF, 0, 0, {0, 0, 0, 0}, 0, 0, 1};
     return q;
 }
 
@@ -64,6 +65,8 @@ static inline void fold_over(fold_sum *s, const FV *x, const UV *w, f32 b, u32 s
 }
 
 #define FOLD_CLIP(g) x[g] = ((x[g] > in.under) & (x[g] <= in.over)) ? x[g] : (FV)(CLS_MASKED);
+#define FOLD_HOLE(g) x[g] = ((x[g] > hole) & (x[g] <= hole_end)) ? (FV)(CLS_MASKED) : x[g];
+#define FOLD_ANY(g) any |= x[g] > CLS_MASKED;
 #define FOLD_CLEAN(g) x[g] = clean_v(x[g]);
 #define FOLD_ONE(g) w[g] = one[g] = (UV)(1u);
 #define FOLD_LOSE(g) w[g] = w[g] >> lost;
@@ -130,7 +133,8 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
     row_logits own = *r;
     const f32 top = q->top, scale = q->scale, under = above(q->lo),
               over = q->hi == CLS_KEY_INF ? CLS_INF : above(q->hi), b0 = above(q->key[0]),
-              b1 = above(q->key[1]), b2 = above(q->key[2]), b3 = above(q->key[3]);
+              b1 = above(q->key[1]), b2 = above(q->key[2]), b3 = above(q->key[3]),
+              hole = above(q->hole_lo), hole_end = above(q->hole_hi);
     const kept_set *const set = q->set;
     const i32 exponent = split(top, scale).exponent,
               cut = r->truncated && r->cut_key != CLS_KEY_NONE ? r->cut_key - 1 : CLS_KEY_NONE,
@@ -174,6 +178,13 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                 }
                 if (clips) {
                     EACH_UNROLLED(FOLD_CLIP)
+                }
+                if (IS(BOUNDS) && clips) { /* a narrow interval leaves out most vectors */
+                    IV any = (IV)(0);
+                    EACH_UNROLLED(FOLD_HOLE)
+                    EACH_UNROLLED(FOLD_ANY)
+                    if (!ANY(any))
+                        continue;
                 }
                 EACH_UNROLLED(FOLD_ONE)
                 if (IS(WEIGHS))
@@ -270,12 +281,15 @@ static inline void fold_row(const row_logits *r, const u32 kinds, u32 what, cons
             sum[p] = wg_mass(sum[p], scratch);
 }
 
-/* Sums up what the whole row has above each of four ascending keys. */
-static inline void measure_row(const row_logits *r, const measure *m, const i32 *key, u64 *sum,
-                               __local u64 *scratch)
+/* Sums up what the row has above each of four ascending keys, but not above hi, nor in a hole. */
+static inline void measure_row(const row_logits *r, const measure *m, i32 hi, i32 hole_lo,
+                               i32 hole_hi, const i32 *key, u64 *sum, __local u64 *scratch)
 {
     fold q = fold_of(m->row_max, m->scale);
     q.lo = key[0];
+    q.hi = hi;
+    q.hole_lo = hole_lo;
+    q.hole_hi = hole_hi;
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         q.key[p] = key[p];
     fold_row(r, BOUNDS, m->counts ? FOLD_COUNTS : FOLD_ABOVE, &q, sum, scratch);

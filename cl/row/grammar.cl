@@ -26,6 +26,21 @@ static inline void write_own(__global u32 *own, __global const u32 *g, u32 state
         }
 }
 
+/* Returns the text of a slot with drafts behind it, by each item alone in the whole group. */
+static inline text text_with_drafts(const step_args *s, i32 slot_index, __global const u32 *path,
+                                    u32 drafts)
+{
+    __global const cls_slot *const slot = slot_of(s, slot_index);
+    const slot_state state = state_of(s->state, s->args->layout, s->vocab, (u32)slot_index);
+    BARRIER(); /* the path is complete */
+    text t = text_of(slot, state.ring, state.n_ring, 1);
+    t.following = path;
+    t.first = t.length;
+    for (u32 i = 0; i < drafts; i++)
+        text_pass(slot, s->lists, &t, path[i] | CLS_ENTRY_OUTPUT);
+    return t;
+}
+
 /* Finds a row's bitmap, by the whole group. `path`: the drafts before the row. *ends becomes
  * whether only ids that end the text are left. */
 static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, u32 row,
@@ -35,15 +50,9 @@ static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, 
     const u32 vocab = s->vocab, part = s->args->grammar_rows + row * grammar_row_words(vocab);
     __global const cls_slot *const slot = slot_of(s, slot_index);
     __global const u32 *const g = s->lists + slot->grammar, *const lists = lists_of(s, slot);
-    const slot_state state = state_of(s->state, s->args->layout, vocab, (u32)slot_index);
     const int some = (slot->flags & CLS_SLOT_ALLOWED) != 0;
     u32 at = some ? slot->lists + slot->allowed : CLS_NO_BITMAP;
-    BARRIER(); /* the path is complete */
-    text t = text_of(slot, state.ring, state.n_ring, 1);
-    t.following = path;
-    t.first = t.length;
-    for (u32 i = 0; i < drafts; i++)
-        text_next(slot, s->lists, &t, path[i] & CLS_ENTRY_ID, 1);
+    const text t = text_with_drafts(s, slot_index, path, drafts);
     const u32 now = t.grammar;
     if (t.thinking == 0) {
         const u32 bitmap = now < g[CLS_GRAMMAR_STATES] ? grammar_state_at(g, now)[1] : 0u;

@@ -161,16 +161,18 @@ static inline void upper(row_job *w, i32 key, u32 count)
     w->key = key;
 }
 
-/* Measures what the set has above each of four keys. */
-static inline void set_above(const row_job *w, const measure *m, const i32 *key, u64 *sum)
+/* Measures what the set has above each of four keys, but not above hi, nor with
+ * hole_lo < key <= hole_hi. */
+static inline void set_above(const row_job *w, const measure *m, i32 hi, i32 hole_lo, i32 hole_hi,
+                             const i32 *key, u64 *sum)
 {
 #if SEARCH
     if (!w->listed) {
-        measure_row(&w->r, m, key, sum, w->list.scratch);
+        measure_row(&w->r, m, hi, hole_lo, hole_hi, key, sum, w->list.scratch);
         return;
     }
 #endif
-    list_above(&w->list, w->c.kept, m->counts, key, sum);
+    list_above(&w->list, w->c.kept, m->counts, hi, hole_lo, hole_hi, key, sum);
 }
 
 /* Sets the key of an upper cut: all tokens of that key are kept that were. */

@@ -232,14 +232,16 @@ ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, cls_
 
 /* Sums up what the list's first `kept` ranks have above each of four keys: masses, or (`counts`)
  * tokens. */
-static inline void list_above(const shortlist *list, u32 kept, int counts, const i32 *key, u64 *sum)
+static inline void list_above(const shortlist *list, u32 kept, int counts, i32 hi, i32 hole_lo,
+                              i32 hole_hi, const i32 *key, u64 *sum)
 {
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         sum[p] = 0;
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const i32 own = list->key[i];
-        const u64 amount = (u32)list->rank[i] >= kept ? 0 : counts ? 1 : list->mass[i];
+        const int out = (u32)list->rank[i] >= kept || own > hi || (own > hole_lo && own <= hole_hi);
+        const u64 amount = out ? 0 : counts ? 1 : list->mass[i];
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             sum[p] += own > key[p] ? amount : 0;
     }

@@ -99,7 +99,8 @@ static inline void store_changed(__global cls_slot *to, cls_slot *slot, const sl
                                     slot->outputs) != 0);
     }
 #if FORCED
-    if ((slot->flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS)) != (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS) ||
+    if ((slot->flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS | CLS_SLOT_LOOPS_THINK)) !=
+            (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS) ||
         slot->length == 0)
         return; /* the same for the whole group */
     BARRIER();

@@ -277,6 +277,6 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         slot->outputs = outputs;
         slot->length = length + 1;
         slot->longest = max(slot->longest, length + 1);
-        slot->stopped = ended != 0;
+        slot->stopped = (ended & CLS_ROW_STOPPED) != 0;
     }
 }

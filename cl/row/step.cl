@@ -69,6 +69,12 @@ static inline __global cls_slot *slot_of(const step_args *s, i32 slot_index)
 {
     return s->slots + valid_slot(slot_index);
 }
+/* Returns a slot's parameters outside the thinking, of which there are some. */
+static inline __global const cls_slot *answer_of(const step_args *s, __global const cls_slot *slot)
+{
+    return (__global const cls_slot *)(__global const uchar *)(s->lists + slot->lists +
+                                                               slot->answer);
+}
 /* Returns where a slot's lists begin, to which its offsets are relative. */
 static inline __global const u32 *lists_of(const step_args *s, __global const cls_slot *slot)
 {

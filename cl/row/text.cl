@@ -204,29 +204,54 @@ static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most, u32 k
     return back;
 }
 
-/* Returns CLS_ROW_LOOP and CLS_ROW_STOPPED if a text, followed by an entry, ends in a loop of
- * output tokens, else 0, by the whole group; `active` is the same for all of it. Each item tries
- * some lengths n. If the last `all` entries repeat every n entries, they do so every m entries for
- * all multiples m of n, and m is a loop if its copies fit into them. No other length up to all - n
- * needs a try. The end of a text that repeats with such a length, and does not with a smaller one
- * that is tried, repeats with n, too, because two periods that fit into a text together have their
- * greatest common divisor as a period (Fine and Wilf). */
-static inline u32 ends_in_loop(__global const cls_slot *slot, const text *t, u32 entry, int active,
-                               __local u64 *scratch)
+/* Returns 1 if a text, followed by an entry, ends in a loop of output tokens; where loops end the
+ * thinking, of tokens of its open section. Of the lengths n it tries those a `stride` apart from
+ * `first` on, as an item does whose group shares them. If the last `all` entries repeat every n
+ * entries, they do so every m entries for all multiples m of n, and m is a loop if its copies fit
+ * into them. No other length up to all - n needs a try. The end of a text that repeats with such a
+ * length, and does not with a smaller one that is tried, repeats with n, too, because two periods
+ * that fit into a text together have their greatest common divisor as a period (Fine and Wilf). */
+static inline u32 finds_loop(__global const cls_slot *slot, const text *t, u32 entry, u32 first,
+                             u32 stride)
 {
     u32 found = 0;
-    if (active && (slot->flags & CLS_SLOT_LOOPS) && (entry & CLS_ENTRY_OUTPUT)) {
+    if ((slot->flags & CLS_SLOT_LOOPS) && (entry & CLS_ENTRY_OUTPUT)) {
         const u32 repeats = slot->loop_repeats, shortest = slot->loop_min,
-                  reach = min(slot->loop_max * repeats, t->length + 1);
-        u32 n = 1 + LOCAL_ID;
+                  most = slot->flags & CLS_SLOT_LOOPS_THINK ? t->thinking : t->length + 1,
+                  reach = min(slot->loop_max * repeats, most);
+        u32 n = first;
         while (n * repeats <= reach) {
             const u32 same = entries_alike(t, entry, n, reach - n, ENTRY_KIND), all = same + n,
                       loop = max((shortest + n - 1) / n, 1u) * n;
             found |= (u32)(loop * repeats <= all);
-            n += same < n ? WGS : ((same - n) / WGS + 1) * WGS;
+            n += same < n ? stride : ((same - n) / stride + 1) * stride;
         }
     }
-    return wg_uor(found, scratch) ? CLS_ROW_STOPPED | CLS_ROW_LOOP : 0u;
+    return found;
+}
+/* Does this by the whole group; `active` is the same for all of it. */
+static inline u32 ends_in_loop(__global const cls_slot *slot, const text *t, u32 entry, int active,
+                               __local u64 *scratch)
+{
+    return wg_uor(active ? finds_loop(slot, t, entry, 1 + LOCAL_ID, WGS) : 0u, scratch);
+}
+
+/* Returns whether a loop at the end of a text would end its thinking: that goes on, and its end was
+ * not due before. `was`: its state before the latest token. */
+static inline int loops_matter(__global const cls_slot *slot, const text *t, u32 was)
+{
+    return t->thinking != 0 && was - 1 < slot->thinking_budget;
+}
+
+/* Adds an id to a text as text_next() does, and ends the thinking at a loop, by each item alone. */
+static inline void text_pass(__global const cls_slot *slot, __global const u32 *all, text *t,
+                             u32 entry)
+{
+    const text before = *t;
+    text_next(slot, all, t, entry & CLS_ENTRY_ID, (entry & CLS_ENTRY_OUTPUT) != 0);
+    if ((slot->flags & CLS_SLOT_LOOPS_THINK) && loops_matter(slot, t, before.thinking) &&
+        finds_loop(slot, &before, entry, 1, 1))
+        t->thinking = 1 + slot->thinking_budget; /* its end is due */
 }
 
 /* Adds an output token to a text, by the whole group, if `active` is 1. Returns the status bits
@@ -236,6 +261,11 @@ static inline u32 text_follow(__global const cls_slot *slot, __global const u32 
 {
     const text before = *t;
     const u32 ended = active ? text_next(slot, all, t, id, 1) : 0u;
-    return ended | ends_in_loop(slot, &before, id | CLS_ENTRY_OUTPUT, active, scratch);
+    const int thinks = active && (slot->flags & CLS_SLOT_LOOPS_THINK),
+              matters = active && (!thinks || loops_matter(slot, t, before.thinking));
+    const u32 loops = ends_in_loop(slot, &before, id | CLS_ENTRY_OUTPUT, matters, scratch);
+    if (loops && thinks)
+        t->thinking = 1 + slot->thinking_budget;
+    return ended | (loops ? CLS_ROW_LOOP | (thinks ? 0u : CLS_ROW_STOPPED) : 0u);
 }
 #endif

@@ -67,6 +67,27 @@ static inline i32 row_slot(const step_args *s, u32 row)
     return slot_with_logits(mapped_slot(s, row), mapped_logits(s, row));
 }
 
+/* Returns the slot with the parameters of a row: its own or, outside the thinking, the one that its
+ * lists have. Their flags differ only in what chain and penalties decide. A row that follows drafts
+ * thinks as the text with them does, which the first kernel of the step has found. */
+static inline __global const cls_slot *row_rules(const step_args *s, u32 row, i32 slot_index)
+{
+    __global const cls_slot *const slot = slot_of(s, slot_index);
+#if ROW
+    if (slot_index >= 0 && slot->answer != 0 &&
+        (s->has & CLS_DRAFTS
+             ? effects_of(s->effects, s->args->layout, s->vocab, row).draft_info[4] != 0
+             : slot->thinking == 0))
+        return answer_of(s, slot);
+#endif
+    return slot;
+}
+/* Returns its flags, 0 without a slot, which another row may be writing. */
+static inline u32 row_flags(const step_args *s, u32 row, i32 slot_index)
+{
+    return slot_index >= 0 ? row_rules(s, row, slot_index)->flags : 0u;
+}
+
 #if ROW
 /* Adds the row's mask and dense bias to its view, where the step has them. */
 static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, row_logits *r)
@@ -133,7 +154,8 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
     r.effects.amounts = lists + slot->dry;
     r.adjustments = 0;
     if (applies) {
-        const u32 flags = slot->flags, rows_of_drafts = s->has & CLS_DRAFTS;
+        const u32 flags = row_rules(s, row, slot_index)->flags,
+                  rows_of_drafts = s->has & CLS_DRAFTS;
         if (slot->n_bias != 0)
             r.adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
         if (r.state.counting != CLS_COUNTS_NONE && (flags & CLS_SLOT_PENALIZED))
@@ -164,7 +186,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
             r.masked = CLS_HAS_MASK;
         }
     }
-    r.slot = slot;
+    r.slot = applies ? row_rules(s, row, slot_index) : slot;
 #else
     r.mask = s->mask;
     r.masked = r.dense = r.adjustments = 0;

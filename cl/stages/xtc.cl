@@ -7,7 +7,8 @@
 /* Returns whether XTC cuts the row: a uniform draw decides. */
 static inline int xtc_cuts(const row_job *w)
 {
-    return u64_hi(row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 < w->slot->xtc;
+    return u64_hi(row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 <
+           w->slot->xtc;
 }
 
 static inline void xtc(row_job *w)

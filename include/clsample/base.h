@@ -102,6 +102,22 @@ CLS_API cls_status cls_struct_init(const char *structure, void *object, size_t s
 
 /* ------------------------------------------------------------------ types */
 
+/* The tokens that count for the frequency and the presence penalty. For the repetition penalty
+ * prompt and output always count. */
+typedef enum cls_penalty_scope {
+    CLS_SCOPE_OUTPUT = 0, /* the output (OpenAI, vLLM) */
+    CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
+} cls_penalty_scope;
+
+/* What a loop does (cls_params.loop_action). */
+typedef enum cls_loop_action {
+    CLS_LOOP_STOP = 0,        /* it stops the request */
+    CLS_LOOP_END_THINKING = 1 /* it ends the thinking */
+} cls_loop_action;
+
+/* An automaton over token ids, which clsample/grammar.h makes. */
+typedef struct cls_grammar cls_grammar;
+
 /* The type of an array's elements. */
 typedef enum cls_dtype {
     CLS_F32 = 0, /* IEEE binary32 */

@@ -122,8 +122,8 @@ typedef struct cls_context_options {
      * cls_context_create(), and in every later call that compiles, such as a slot call whose
      * parameters need more. Without it such a call seems to hang, for seconds where nothing is
      * cached. `count` is the number of programs that this call compiles or loads, and `done` is the
-     * number of those that came before this one. The function must not call the library. NULL: no
-     * calls. */
+     * number of those that came before this one. A program whose proof fails is compiled again, and
+     * told again. The function must not call the library. NULL: no calls. */
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
 

@@ -9,16 +9,6 @@
 extern "C" {
 #endif
 
-/* The tokens that count for the frequency and the presence penalty. For the repetition penalty
- * prompt and output always count. */
-typedef enum cls_penalty_scope {
-    CLS_SCOPE_OUTPUT = 0, /* the output (OpenAI, vLLM) */
-    CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
-} cls_penalty_scope;
-
-/* An automaton over token ids, which clsample/grammar.h makes. */
-typedef struct cls_grammar cls_grammar;
-
 /* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
  * truncation, no penalties, and always the seed 0: give each request a seed of its own. Where a
  * value is "refused", calls with it return CLS_BAD_ARGUMENT. A parameter that is "off" has no
@@ -213,12 +203,12 @@ typedef struct cls_params {
      * string of the output turns the grammar off. Output tokens in between count. When
      * thinking_budget of them have followed without thinking_end, the next rows emit the ids of
      * thinking_forced, one after another, and sampling continues after the last one. A budget of 0
-     * forces it at once. doc/requests.md, "Thinking budgets", has the details. An empty
-     * thinking_forced is off (default). A budget is then refused. So are a start and an end, unless
-     * relaxed_top_k or a grammar uses them: a grammar does not apply while the request thinks.
-     * Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end longer
-     * than the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's and
-     * SGLang's thinking-budget processors) */
+     * forces it at once, unless loop_action ends the thinking. doc/requests.md, "Thinking budgets",
+     * has the details. An empty thinking_forced is off (default). A budget is then refused. So are
+     * a start and an end, unless relaxed_top_k or a grammar uses them: a grammar does not apply
+     * while the request thinks. Refused are also a budget above 2,147,483,647, and a thinking_start
+     * or thinking_end longer than the sampler's `max_history` + 1. (vLLM's thinking_token_budget,
+     * TensorRT-LLM's and SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
     cls_ids thinking_forced;
@@ -277,6 +267,22 @@ typedef struct cls_params {
      */
     uint32_t watermark_context;
     uint64_t watermark_key;
+
+    /* What a loop that loop_repeats finds does: a cls_loop_action. With CLS_LOOP_END_THINKING only
+     * loops within the output tokens of the open thinking section count. They get CLS_ROW_LOOP
+     * without CLS_ROW_STOPPED, and the next rows emit the ids of thinking_forced, as when a budget
+     * is used up. The next section is watched again. A thinking_budget of 0 is then none, and an
+     * empty thinking_forced or a loop_repeats of 0 is refused. Default CLS_LOOP_STOP. */
+    int32_t loop_action;
+
+    /* Parameters by phase: rows outside the thinking (before thinking_start, which is needed, as
+     * thinking_end is, and behind thinking_end) are drawn by those of post_thinking, which is
+     * copied: chain and stages, temperature, dynatemp, truncations, min_keep, and repetition,
+     * frequency and presence penalty. Its other fields must have their defaults, since those of the
+     * request hold for both. Rows behind drafts have phases as their text has. Refused beside it:
+     * thinking_forced, Mirostat, adaptive p, top_p_decay, and drafts not verified by
+     * CLS_VERIFY_MATCH if one phase alone is greedy. NULL: none (default). (of vLLM) */
+    const struct cls_params *post_thinking;
 } cls_params;
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */

@@ -33,7 +33,8 @@ typedef enum cls_row_status {
      * for params->infill; or the device ended a search early, as llvmpipe does, which limits the
      * trips of a kernel's loops. The token is invalid_token, and the state is unchanged. */
     CLS_ROW_UNFIT = 128,
-    /* With CLS_ROW_STOPPED: the output, with this token, ends in a loop (params->loop_repeats). */
+    /* The output, with this token, ends in a loop (params->loop_repeats): with CLS_ROW_STOPPED, or
+     * without where that ends the thinking (params->loop_action). */
     CLS_ROW_LOOP = 256,
     /* The token was not drawn: the request's thinking budget or cls_slot_force() forced it. The
      * outputs of the row describe what it would have drawn from. */

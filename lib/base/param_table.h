@@ -135,7 +135,11 @@
     X(p, 47, UINT, loop_min, END, 1, 1, CLS_MAX_LOOP, "1 to 1024", \
       "loop-min", "N", "--loop-repeats looks for sequences of N or more tokens (default 1)") \
     X(p, 48, UINT, loop_max, END, 32, 1, CLS_MAX_LOOP, "1 to 1024", \
-      "loop-max", "N", "--loop-repeats looks for sequences of up to N tokens (default 32)")
+      "loop-max", "N", "--loop-repeats looks for sequences of up to N tokens (default 32)") \
+    X(p, 59, CHOICE, loop_action, END, CLS_LOOP_STOP, CLS_LOOP_STOP, CLS_LOOP_END_THINKING, \
+      "CLS_LOOP_STOP (0) or CLS_LOOP_END_THINKING (1)", \
+      "loop-action", "stop|end-thinking", \
+      "whether a loop stops the request or ends its thinking (default stop)")
 
 #define CLS_THINKING_PARAMS(X, p) \
     X(p, 45, UINT, thinking_budget, END, 0, 0, INT32_MAX, "at most 2147483647", \
@@ -217,6 +221,7 @@
 #define CLS_PARAMS_WITHOUT_OPTION(X, p) \
     X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
     X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \
+    X(p, 60, PARAMS, post_thinking, END, 0, 0, 0, NULL) \
     X(p, 43, INT, only_allowed, END, 0, 0, 1, "0 or 1")
 
 #define CLS_LIST_ID(id, ...) id /* of the column `kept`: CLS_LIST_ID kept */

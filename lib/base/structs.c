@@ -15,6 +15,7 @@
 #define SWITCH_IS(value) value
 #define CHOICE_IS(value) value
 #define BYTES_IS(value) {value}
+#define PARAMS_IS(value) value
 #define PARAM(p, id, type, field, stage, initial, ...) .field = type##_IS(initial),
 
 /* The public structs with a struct_size, and their fields whose defaults are not 0. */

@@ -71,8 +71,8 @@ static int clblast_can_count(const cls_head *h)
            cls_head_clblast_fits(0, h->max_rows, h->hidden);
 }
 
-/* CLBlast multiplies float32 weights on GPUs, which it is made for; doc/design.md has figures for a
- * CPU. It takes no pointers. */
+/* CLBlast multiplies float32 weights on GPUs, which it is made for: on PoCL it takes 94 times as
+ * long as the library's kernel (one row, 32,000 x 1,024). It takes no pointers. */
 static cls_status choose_product(cls_head *h)
 {
     cl_device_type type = 0;

@@ -112,7 +112,9 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
  * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_SHORTLIST has programs for it.
  */
 #define CLS_NEED_LONG_LIST 262144u
-#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST)
+/* Of a request: one of its two phases is greedy. */
+#define CLS_NEED_MIXED 524288u
+#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST | CLS_NEED_MIXED)
 
 /* Returns 1 if a variant can run steps that need these features. */
 int cls_variant_supports(int variant, uint32_t features);

@@ -191,6 +191,19 @@ static void run_request(cls_sampled *w, int forces)
         set_status(w, forced >= 0);
 }
 
+/* Takes the parameters outside the thinking, which were checked. */
+static void answer_rules(cls_sampled *w)
+{
+    const cls_slot own = w->slot;
+    cls_params merged;
+    if (cls_slot_of_answer(&w->params, w->vocab, &merged, &w->slot) != CLS_OK)
+        return;
+    const uint32_t flags = w->slot.flags;
+    memcpy(&w->slot, &own, offsetof(cls_slot, flags));
+    w->slot.flags = flags | (own.flags & CLS_SLOT_BIAS_ROW);
+    w->params = merged;
+}
+
 void cls_sampled_run(cls_sampled *w, const cls_host_slot *request, const cls_row_inputs *row,
                      int forces)
 {
@@ -203,6 +216,8 @@ void cls_sampled_run(cls_sampled *w, const cls_host_slot *request, const cls_row
     }
     w->slot = request->slot;
     w->params = *request->params;
+    if (w->params.post_thinking != NULL && w->slot.thinking == 0)
+        answer_rules(w);
     if (forces && request->slot.stopped)
         w->trace.status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     else

@@ -108,7 +108,7 @@ void cls_host_slot_check(cls_host_slot *h)
     s->stopped = s->outputs != 0 && (s->grammar_state == CLS_GRAMMAR_ENDED ||
                                      cls_text_stops(h, output, s->outputs) != CLS_ROW_OK);
     s->length--; /* a loop is found when its last token follows */
-    s->stopped |= cls_text_loops(h, latest) != CLS_ROW_OK;
+    s->stopped |= !(s->flags & CLS_SLOT_LOOPS_THINK) && cls_text_loops(h, latest) != CLS_ROW_OK;
     s->length++;
 }
 
@@ -348,5 +348,5 @@ void cls_host_slot_accept(cls_host_slot *h, uint32_t id, const cls_slot_adaptive
     s->outputs++;
     s->length++;
     s->longest = s->length > s->longest ? s->length : s->longest;
-    s->stopped = (after.ends | loops) != 0;
+    s->stopped = ((after.ends | loops) & CLS_ROW_STOPPED) != 0;
 }

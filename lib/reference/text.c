@@ -130,12 +130,15 @@ uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs)
 
 cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output)
 {
+    const uint32_t entry = id | (is_output ? CLS_ENTRY_OUTPUT : 0);
     cls_text_state next = {thinking_after(h, id, is_output), h->slot.grammar_state, CLS_ROW_OK};
     if (is_output) {
         next.grammar = grammar_after(h, id);
         next.ends = cls_text_stops(h, id, h->slot.outputs + 1) |
                     (next.grammar == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK);
     }
+    if (cls_text_loops(h, entry) == CLS_ROW_LOOP)
+        next.thinking = 1 + h->slot.thinking_budget; /* its end is due */
     return next;
 }
 
@@ -157,8 +160,12 @@ uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry)
     const cls_slot *const s = &h->slot;
     if (!(s->flags & CLS_SLOT_LOOPS) || !(entry & CLS_ENTRY_OUTPUT))
         return CLS_ROW_OK;
-    for (uint32_t n = s->loop_min; n <= s->loop_max && n * s->loop_repeats <= s->length + 1; n++)
+    const int ends_thinking = (s->flags & CLS_SLOT_LOOPS_THINK) != 0;
+    const uint32_t most = ends_thinking ? s->thinking : s->length + 1;
+    if (ends_thinking && (due_id(h) >= 0 || thinking_after(h, entry & CLS_ENTRY_ID, 1) == 0))
+        return CLS_ROW_OK;
+    for (uint32_t n = s->loop_min; n <= s->loop_max && n * s->loop_repeats <= most; n++)
         if (repeats(h, entry, n, s->loop_repeats))
-            return CLS_ROW_STOPPED | CLS_ROW_LOOP;
+            return (ends_thinking ? CLS_ROW_OK : CLS_ROW_STOPPED) | CLS_ROW_LOOP;
     return CLS_ROW_OK;
 }

@@ -328,7 +328,7 @@ static void emit_tokens(cls_verification *v)
             v->next = v->w->trace.next;
         const int ends = emit_token(v, token, draft);
         v->last_row = NONE;
-        if (ends || loops != 0 || draft == NONE)
+        if (ends || (loops & CLS_ROW_STOPPED) || draft == NONE)
             return;
         r = (uint32_t)draft + 1;
     }

@@ -95,12 +95,26 @@ static cls_status copy_array(const cls_list_param *l, const cls_params *from, cl
     return CLS_OK;
 }
 
+/* Copies the parameters outside the thinking, of which there are some. */
+static cls_status copy_phase(const cls_params *second, cls_params *to)
+{
+    cls_params *const copy = malloc(sizeof *copy);
+    if (copy == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for parameters");
+    const cls_status status = CLS_STRUCT_READ(copy, second, "params->post_thinking");
+    to->post_thinking = copy;
+    return status;
+}
+
 cls_status cls_arrays_copy(cls_params *params)
 {
     cls_params copy = *params;
     cls_status status = CLS_OK;
     for (int i = 0; i < CLS_LIST_COUNT; i++)
         cls_list_set_array(&cls_list_table[i], &copy, NULL);
+    copy.post_thinking = NULL;
+    if (params->post_thinking != NULL)
+        status = copy_phase(params->post_thinking, &copy);
     for (int i = 0; i < CLS_LIST_COUNT && status == CLS_OK; i++)
         status = copy_array(&cls_list_table[i], params, &copy);
     if (status == CLS_OK)
@@ -116,6 +130,8 @@ void cls_arrays_free(cls_params *params)
         free(cls_list_array(&cls_list_table[i], params));
         cls_list_set_array(&cls_list_table[i], params, NULL);
     }
+    free((void *)(uintptr_t)params->post_thinking);
+    params->post_thinking = NULL;
 }
 
 uint64_t cls_arrays_hash(uint64_t hash, const cls_params *params)

@@ -193,7 +193,7 @@ static void set_history(const cls_params *p, cls_slot *slot)
  * acceptance in it, or a grammar begins behind it. */
 static int follows_thinking(const cls_params *p)
 {
-    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 ||
+    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 || p->post_thinking != NULL ||
            (p->grammar != NULL && (p->thinking_start.count != 0 || p->thinking_end.count != 0));
 }
 
@@ -201,7 +201,9 @@ static int follows_thinking(const cls_params *p)
  * a grammar begins. */
 static void set_ends(const cls_params *p, cls_slot *slot)
 {
-    slot->thinking_budget = p->thinking_forced.count != 0 ? p->thinking_budget : INT32_MAX;
+    const int loops_think = p->loop_action == CLS_LOOP_END_THINKING,
+              none = p->thinking_forced.count == 0 || (loops_think && p->thinking_budget == 0);
+    slot->thinking_budget = none ? INT32_MAX : p->thinking_budget;
     slot->loop_repeats = p->loop_repeats;
     slot->loop_min = narrow(p->loop_min);
     slot->loop_max = narrow(p->loop_max);
@@ -213,13 +215,9 @@ static void set_ends(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_THINKING;
         slot->thinking = p->thinking_start.count == 0;
     }
-    if (p->relaxed_top_k != 0) {
-        slot->flags |= CLS_SLOT_RELAXED;
-        if (p->thinking_forced.count == 0)
-            slot->thinking_budget = INT32_MAX; /* there is none */
-    }
-    if (p->loop_repeats != 0)
-        slot->flags |= CLS_SLOT_LOOPS;
+    slot->flags |= p->relaxed_top_k != 0 ? CLS_SLOT_RELAXED : 0;
+    slot->flags |= p->loop_repeats != 0 ? CLS_SLOT_LOOPS : 0;
+    slot->flags |= loops_think ? CLS_SLOT_LOOPS_THINK : 0;
 }
 
 /* Fails if the loop stop's parameters contradict each other, if a thinking budget has nothing to
@@ -233,11 +231,14 @@ static cls_status check_ends(const cls_params *p)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_min is %u, which is more than params->loop_max of %u",
                         (unsigned)p->loop_min, (unsigned)p->loop_max);
+    if (p->loop_action != CLS_LOOP_STOP && (p->loop_repeats == 0 || p->thinking_forced.count == 0))
+        return cls_refuse("params->loop_action is CLS_LOOP_END_THINKING, but params->%s",
+                          p->loop_repeats == 0 ? "loop_repeats is 0" : "thinking_forced is empty");
     if (p->relaxed_top_k == 0 && p->relaxed_delta != 0.0f)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->relaxed_delta is set, but params->relaxed_top_k is 0");
     if (p->thinking_forced.count == 0 &&
-        (p->thinking_budget != 0 || (p->relaxed_top_k == 0 && p->grammar == NULL &&
+        (p->thinking_budget != 0 || (!follows_thinking(p) && p->grammar == NULL &&
                                      (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s is set, but params->thinking_forced, the ids that end the "
@@ -384,7 +385,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
     }
 }
 
-cls_status cls_slot_from_params(const cls_params *p, uint32_t vocab, cls_slot *slot)
+static cls_status slot_from(const cls_params *p, uint32_t vocab, cls_slot *slot)
 {
     cls_status status = check_chain(p, vocab);
     if (status == CLS_OK)
@@ -420,6 +421,78 @@ cls_status cls_slot_from_params(const cls_params *p, uint32_t vocab, cls_slot *s
     slot->pending = -1;
     slot->adaptive = slot->next_adaptive = adaptive_begin(slot);
     return CLS_OK;
+}
+
+/* ------------------------------------------------------------- parameters by phase */
+
+/* Fails if a request with post_thinking has what does not go with it, or lacks what it needs. */
+static cls_status check_phases(const cls_params *p)
+{
+    const char *const other = p->mirostat != 0                ? "mirostat"
+                              : p->adaptive_target >= 0.0f    ? "adaptive_target"
+                              : p->top_p_decay < 1.0f         ? "top_p_decay"
+                              : p->thinking_forced.count != 0 ? "thinking_forced"
+                                                              : NULL;
+    if (p->thinking_start.count == 0 || p->thinking_end.count == 0)
+        return cls_refuse("params->post_thinking is set, but params->%s is empty",
+                          p->thinking_start.count == 0 ? "thinking_start" : "thinking_end");
+    return other == NULL
+               ? CLS_OK
+               : cls_refuse("params->post_thinking is set, and so is params->%s, which is "
+                            "not by phase",
+                            other);
+}
+
+/* The saved ids of the parameters that post_thinking has. */
+#define OF_PHASE(id) \
+    ((id) <= 5 || ((id) >= 8 && (id) <= 10) || ((id) >= 14 && (id) <= 20) || (id) == 24 || \
+     (id) == 30 || (id) == 37 || (id) == 44)
+
+/* Merges the parameters outside the thinking. Fails if post_thinking sets others. */
+static cls_status merge_phases(const cls_params *p, cls_params *merged)
+{
+    cls_params second, initial;
+    const cls_status status = CLS_STRUCT_READ(&second, p->post_thinking, "params->post_thinking");
+    cls_params_init(&initial);
+    *merged = *p;
+    for (const cls_param *row = cls_param_table; status == CLS_OK && row < cls_param_end; row++) {
+        const void *const is = cls_param_in(row, &second);
+        if (row->id != 0 && OF_PHASE(row->id))
+            memcpy(cls_param_in(row, merged), is, row->size);
+        else if (memcmp(is, cls_param_in(row, &initial), row->size) != 0)
+            return cls_refuse(
+                "params->post_thinking has %s, which is not by phase: it must have its "
+                "default there",
+                row->field);
+    }
+    return status != CLS_OK || second.grammar == NULL
+               ? status
+               : cls_refuse("params->post_thinking has grammar, which is not by phase: it must be "
+                            "NULL there");
+}
+
+cls_status cls_slot_of_answer(const cls_params *p, uint32_t vocab, cls_params *merged,
+                              cls_slot *slot)
+{
+    char why[sizeof((cls_saved_error *)0)->message];
+    memset(slot, 0, sizeof *slot);
+    if (p->post_thinking == NULL)
+        return CLS_OK;
+    cls_status status = check_phases(p);
+    if (status == CLS_OK)
+        status = merge_phases(p, merged);
+    if (status != CLS_OK || (status = slot_from(merged, vocab, slot)) == CLS_OK)
+        return status;
+    snprintf(why, sizeof why, "%s", cls_error_message());
+    return cls_fail(status, CL_SUCCESS, "params->post_thinking: %s", why);
+}
+
+cls_status cls_slot_from_params(const cls_params *p, uint32_t vocab, cls_slot *slot)
+{
+    cls_params merged;
+    cls_slot answer;
+    const cls_status status = slot_from(p, vocab, slot);
+    return status == CLS_OK ? cls_slot_of_answer(p, vocab, &merged, &answer) : status;
 }
 
 cls_status cls_params_check(const cls_params *params, uint32_t vocab)

@@ -15,12 +15,22 @@
  * every value is valid. */
 typedef struct cls_param {
     const char *field;
-    enum { CLS_PARAM_FLOAT, CLS_PARAM_INT, CLS_PARAM_UINT, CLS_PARAM_UINT64, CLS_PARAM_BYTES } type;
+    enum {
+        CLS_PARAM_FLOAT,
+        CLS_PARAM_INT,
+        CLS_PARAM_UINT,
+        CLS_PARAM_UINT64,
+        CLS_PARAM_BYTES,
+        CLS_PARAM_PARAMS
+    } type;
     uint32_t id;
     size_t offset, size;
     double least, most;
     const char *range;
 } cls_param;
+
+/* The rows of the tables: of cls_param_table, up to cls_param_end. */
+extern const cls_param cls_param_table[], *const cls_param_end;
 
 /* Returns the parameter of a saved field, or NULL if the id is unknown. Ids are consecutive from 1.
  */
@@ -45,6 +55,11 @@ cls_status cls_param_refuse(const char *field, double value, const char *range);
 /* Checks parameters that were read and converts them to a slot. The offsets of its lists are not
  * set yet. Fails if a parameter is invalid. */
 cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
+
+/* Fails if params->post_thinking is not valid; otherwise *slot is that of the rows outside the
+ * thinking. Parameters without it leave *slot all zero. */
+cls_status cls_slot_of_answer(const cls_params *params, uint32_t vocab, cls_params *merged,
+                              cls_slot *slot);
 
 /* Returns what is impossible in an adaptive state that came from the caller: the division of
  * adaptive p would fail, or Mirostat's sums overflow. Returns NULL if the state is possible. */

@@ -31,8 +31,9 @@ static uint64_t digest_of(const cls_request *r)
     uint64_t hash = cls_arrays_hash(r->forced != NULL ? r->forced_digest : 1, &r->params);
     if (r->grammar != NULL)
         hash = cls_hash_bytes(hash, r->grammar->grammar->digest, CLS_DIGEST_SIZE);
-    return cls_hash_bytes(hash, &r->slot.flags,
-                          offsetof(cls_slot, next_adaptive) - offsetof(cls_slot, flags));
+    const size_t size = offsetof(cls_slot, next_adaptive) - offsetof(cls_slot, flags);
+    hash = cls_hash_bytes(hash, &r->answer.flags, size);
+    return cls_hash_bytes(hash, &r->slot.flags, size);
 }
 
 /* Adds a request's share so many times: once, or -1 times, as a number modulo 2^64. */
@@ -41,7 +42,9 @@ static void add(cls_needs *needs, uint32_t slot, const cls_request *r, uint64_t 
     const uint32_t features = r->features, n = (uint32_t)times;
     for (uint32_t i = 0; i < CLS_NEED_BITS; i++)
         needs->feature[i] += (features >> i & 1u) * n;
-    needs->listed[cls_needs_listed(&r->slot)] += n;
+    const uint32_t listed = cls_needs_listed(&r->slot),
+                   answer = r->slot.answer != 0 ? cls_needs_listed(&r->answer) : listed;
+    needs->listed[listed == 0 || answer == 0 ? 0 : listed > answer ? listed : answer] += n;
     needs->requests += n;
     needs->digest += cls_hash_word(r->digest, slot) * times;
     needs->arrays += cls_arrays_size(&r->params) * times;
@@ -54,7 +57,9 @@ void cls_needs_add(cls_sampler *s, uint32_t slot)
         return;
     if (s->features & CLS_FEATURE_SHARD)
         r->digest = digest_of(r);
-    r->features = cls_features_of_slot(&r->slot);
+    r->features = cls_features_of_slot(&r->slot) | cls_features_of_slot(&r->answer);
+    if (r->slot.answer != 0 && ((r->slot.flags ^ r->answer.flags) & CLS_SLOT_GREEDY))
+        r->features |= CLS_NEED_MIXED;
     add(&s->needs, slot, r, 1);
 }
 

@@ -78,11 +78,11 @@ typedef struct cls_lists {
 
 /* The host's part of a slot. */
 typedef struct cls_request {
-    cls_slot slot;
-    cls_params params;  /* with copies of the caller's arrays */
-    cls_lists *lists;   /* NULL if there are none */
-    cls_lists *forced;  /* the ids of cls_slot_force(), on the device; NULL if there are none */
-    cls_lists *grammar; /* the grammar of `params`; NULL if there is none */
+    cls_slot slot, answer; /* answer: of rows outside the thinking, if it has such parameters */
+    cls_params params;     /* with copies of the caller's arrays */
+    cls_lists *lists;      /* NULL if there are none */
+    cls_lists *forced;     /* the ids of cls_slot_force(), on the device; NULL if there are none */
+    cls_lists *grammar;    /* the grammar of `params`; NULL if there is none */
 
     /* The slot's pending changes. They are valid if `batch` is the sampler's; otherwise the slot
      * has no pending change. */
@@ -99,7 +99,7 @@ typedef struct cls_request {
 } cls_request;
 
 /* What the requests of all slots need together. */
-enum { CLS_NEED_BITS = 19 };
+enum { CLS_NEED_BITS = 20 };
 typedef char cls_need_bits_fit[CLS_NEEDS_ALL >> (CLS_NEED_BITS - 1) == 1 ? 1 : -1];
 typedef struct cls_needs {
     uint32_t requests;               /* their number */
@@ -333,8 +333,8 @@ uint32_t cls_needs_longest(const cls_needs *needs);
 /* Parameters that were checked, with copies of their arrays and the lists for the device. */
 typedef struct cls_checked_params {
     cls_params params;
-    cls_slot slot;
-    uint32_t *words; /* the lists */
+    cls_slot slot, answer; /* as in cls_request */
+    uint32_t *words;       /* the lists */
     uint32_t n_words;
     cls_lists *lists, *grammar; /* on the device, once a slot call has allocated them */
 } cls_checked_params;
@@ -350,7 +350,7 @@ cls_status cls_checked_params_create(const cls_sampler *sampler, const cls_param
 void cls_checked_params_free(cls_checked_params *checked);
 
 /* Returns the features that cls_slot_begin() needs. */
-uint32_t cls_features_to_begin(const cls_slot *slot);
+uint32_t cls_features_to_begin(const cls_checked_params *p);
 
 /* Loads a slot: its parameters, which the slot takes over, and its state in the device's form. If
  * the slot has forced ids, they lie in the lists. If it fails, the caller keeps the parameters. */

@@ -108,19 +108,43 @@ static uint32_t params_to_save(cls_params *p)
     return n;
 }
 
-/* Writes or reads the fields in the order of their ids. */
-static void put_params(stream *b, cls_params *p)
+/* Writes or reads the fields in the order of their ids, but for post_thinking. Returns 1 if that
+ * follows them. */
+static int put_fields(stream *b, cls_params *p)
 {
     uint32_t n = b->reading ? 0 : params_to_save(p);
+    int phase = 0;
     put_u32(b, &n);
     for (uint32_t id = 1; id <= n && !b->is_cut_short; id++) {
         const cls_param *const param = cls_param_by_id(id);
         if (param == NULL) {
             b->unknown = id;
-            return;
+            return 0;
         }
-        put_param(b, param, p);
+        if (param->type != CLS_PARAM_PARAMS)
+            put_param(b, param, p);
+        else if (b->reading || p->post_thinking != NULL)
+            phase = 1;
     }
+    return phase;
+}
+
+static void put_params(stream *b, cls_params *p)
+{
+    cls_params second;
+    if (!put_fields(b, p) || b->is_cut_short)
+        return;
+    if (b->reading)
+        cls_params_init(&second);
+    else
+        second = *p->post_thinking;
+    const int nested = put_fields(b, &second);
+    cls_params *const copy = b->reading && !nested ? malloc(sizeof *copy) : NULL;
+    b->is_cut_short |= b->reading && copy == NULL;
+    if (copy != NULL)
+        *copy = second;
+    if (b->reading)
+        p->post_thinking = copy;
 }
 
 /* Ids that are read are stored after the sequences, where there is space for all bytes that are
@@ -199,12 +223,12 @@ static cls_status read_params(stream *b, const cls_sampler *s, const cls_grammar
     if (follows != CLS_OK)
         return follows;
     put_params(b, &p);
-    if (b->unknown != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "bytes are a slot with parameter %u, which this library does not know; "
-                        "a newer library saved it",
-                        (unsigned)b->unknown);
     cls_status status = b->is_cut_short ? damaged("they are cut short") : CLS_OK;
+    if (b->unknown != 0)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "bytes are a slot with parameter %u, which this library does not know; "
+                          "a newer library saved it",
+                          (unsigned)b->unknown);
     for (const cls_list_param *l = NULL; status == CLS_OK && (l = cls_list_after(l)) != NULL;)
         status = read_list(b, l, &p);
     if (status == CLS_OK)

@@ -130,6 +130,37 @@ static uint32_t most_listed(const cls_sampler *s)
                : shape->shortlist;
 }
 
+/* Returns CLS_SLOT_SEARCH if the list does not serve the top-k of a slot. */
+static uint32_t long_top_k(const cls_sampler *s, const cls_slot *slot)
+{
+    return !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED | CLS_SLOT_MIROSTAT)) &&
+                   slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
+                   (uint32_t)slot->top_k > most_listed(s)
+               ? CLS_SLOT_SEARCH
+               : 0;
+}
+
+/* Adds the slot of the rows outside the thinking, also behind the lists. */
+static cls_status add_answer(const cls_sampler *s, cls_checked_params *p)
+{
+    const uint32_t n = sizeof p->answer / sizeof *p->words, by_lists = CLS_SLOT_BIAS_ROW;
+    cls_params merged;
+    cls_status status = cls_slot_of_answer(&p->params, s->vocab, &merged, &p->answer);
+    if (status == CLS_OK)
+        status = check_capacities(s, &merged);
+    if (status != CLS_OK)
+        return status;
+    p->answer.flags |= (p->slot.flags & by_lists) | long_top_k(s, &p->answer);
+    uint32_t *const words = realloc(p->words, ((size_t)p->n_words + n) * sizeof *words);
+    if (words == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for parameters");
+    memcpy(words + p->n_words, &p->answer, sizeof p->answer);
+    p->slot.answer = p->n_words;
+    p->words = words;
+    p->n_words += n;
+    return CLS_OK;
+}
+
 cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *callers,
                                      cls_checked_params *out)
 {
@@ -145,17 +176,14 @@ cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *cal
         memset(out, 0, sizeof *out);
         return status;
     }
-    cls_slot *const slot = &out->slot;
-    status = cls_lists_create(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
-    if (status != CLS_OK) {
+    status = cls_lists_create(&out->params, s->vocab, s->history, &out->slot, &out->words,
+                              &out->n_words);
+    out->slot.flags |= long_top_k(s, &out->slot);
+    if (status == CLS_OK && out->params.post_thinking != NULL)
+        status = add_answer(s, out);
+    if (status != CLS_OK)
         cls_checked_params_free(out);
-        return status;
-    }
-    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED | CLS_SLOT_MIROSTAT)) &&
-        slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
-        (uint32_t)slot->top_k > most_listed(s))
-        slot->flags |= CLS_SLOT_SEARCH;
-    return CLS_OK;
+    return status;
 }
 
 cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
@@ -180,6 +208,7 @@ static void free_request(cls_sampler *s, uint32_t slot)
     cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
+    memset(&r->answer, 0, sizeof r->answer);
     r->lists = r->forced = r->grammar = NULL;
 }
 
@@ -203,6 +232,7 @@ static void hold_params(cls_sampler *s, uint32_t slot, cls_checked_params *p)
         cls_grammar_retain(p->params.grammar);
     free_request(s, slot);
     r->slot = p->slot;
+    r->answer = p->answer;
     r->params = p->params;
     r->lists = p->lists;
     r->grammar = p->grammar;
@@ -280,9 +310,13 @@ static int begins_with_state(const cls_slot *slot)
            (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS | CLS_SLOT_GRAMMAR)) != 0;
 }
 
-uint32_t cls_features_to_begin(const cls_slot *slot)
+static uint32_t features_of(const cls_checked_params *p)
 {
-    return cls_features_of_slot(slot) | (begins_with_state(slot) ? CLS_FEATURE_STATE : 0);
+    return cls_features_of_slot(&p->slot) | cls_features_of_slot(&p->answer);
+}
+uint32_t cls_features_to_begin(const cls_checked_params *p)
+{
+    return features_of(p) | (begins_with_state(&p->slot) ? CLS_FEATURE_STATE : 0);
 }
 
 static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
@@ -300,7 +334,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
-    status = cls_sampler_require(s, cls_features_to_begin(&p.slot));
+    status = cls_sampler_require(s, cls_features_to_begin(&p));
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
@@ -384,7 +418,7 @@ static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *pa
                      "counted again: the sampler was created with options->max_history of 0",
                      (unsigned)slot);
     if (status == CLS_OK)
-        status = cls_sampler_require(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
+        status = cls_sampler_require(s, features_of(&p) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, p.n_words);
     if (status == CLS_OK)
@@ -456,6 +490,7 @@ static void copy_request(cls_sampler *s, uint32_t to, uint32_t from, const cls_p
         cls_grammar_retain(params->grammar);
     free_request(s, to);
     copy->slot = r->slot;
+    copy->answer = r->answer;
     copy->params = *params;
     copy->lists = r->lists;
     copy->forced = r->forced;
@@ -542,7 +577,7 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
 {
     const uint32_t n = state_words(s->vocab, s->layout);
     const int is_forced = p->slot.n_forced != 0;
-    cls_status status = cls_sampler_require(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE |
+    cls_status status = cls_sampler_require(s, features_of(p) | CLS_FEATURE_STATE |
                                                    (is_forced ? CLS_FEATURE_FORCED : 0));
     if (status == CLS_OK)
         status = reserve_forced(s, slot, p->slot.n_forced);

@@ -39,9 +39,17 @@ static uint32_t change_suspects(cls_context *context, int32_t dtype, cls_variant
     return n;
 }
 
-/* Proves a program. As long as that fails, the programs that may have caused it are compiled again.
- */
-static cls_status prove(cls_context *context, cls_program *p, int32_t dtype)
+/* Tells the user that a program, the i-th of n, is compiled next. */
+static void tell(const cls_context *context, const cls_program *p, uint32_t i, uint32_t n)
+{
+    const cls_context_options *const o = &context->options;
+    if (o->progress != NULL)
+        o->progress(o->progress_user, cls_variants[p->variant].name, i, n);
+}
+
+/* Proves the i-th of n programs. As long as that fails, the programs that may have caused it are
+ * compiled again. */
+static cls_status prove(cls_context *context, cls_program *p, int32_t dtype, uint32_t i, uint32_t n)
 {
     cls_program *changed[CLS_VARIANTS];
     const cls_program *smaller = NULL; /* the last one that got smaller groups */
@@ -52,16 +60,17 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype)
             p->proved = 1;
             return CLS_OK;
         }
-        const uint32_t n =
+        const uint32_t count =
             change_suspects(context, dtype, launched != 0 ? launched : CLS_VARIANT_BIT(p->variant),
                             launched != 0 && is_refusal(status), changed);
-        if (n == 0)
+        if (count == 0)
             return smaller != NULL ? cls_program_fail_smaller(status, smaller) : status;
-        for (uint32_t i = 0; i < n; i++) {
-            if (changed[i]->origin == CLS_ORIGIN_SOURCE)
-                smaller = changed[i];
-            cls_program_release(changed[i]);
-            status = cls_program_from_source(context, changed[i]);
+        for (uint32_t j = 0; j < count; j++) {
+            if (changed[j]->origin == CLS_ORIGIN_SOURCE)
+                smaller = changed[j];
+            cls_program_release(changed[j]);
+            tell(context, changed[j], i, n);
+            status = cls_program_from_source(context, changed[j]);
             if (status != CLS_OK)
                 return status;
         }
@@ -104,7 +113,6 @@ static void copy_log_to_caller(const cls_context *context)
 
 static cls_status compile(cls_context *context, uint32_t dtypes, cls_variant_set variants)
 {
-    const cls_context_options *const o = &context->options;
     cls_program *list[CLS_DTYPES * CLS_VARIANTS];
     const uint32_t n = list_programs(context, dtypes, variants, list);
     int32_t first = 0; /* the first type; programs that read no logits are proved with it */
@@ -113,15 +121,14 @@ static cls_status compile(cls_context *context, uint32_t dtypes, cls_variant_set
         first++;
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         const double start = cls_now();
-        if (o->progress != NULL)
-            o->progress(o->progress_user, cls_variants[list[i]->variant].name, i, n);
+        tell(context, list[i], i, n);
         status = cls_program_compile(context, list[i]);
         list[i]->seconds = cls_now() - start;
     }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         const double start = cls_now();
-        status =
-            prove(context, list[i], cls_variants[list[i]->variant].typed ? list[i]->dtype : first);
+        status = prove(context, list[i],
+                       cls_variants[list[i]->variant].typed ? list[i]->dtype : first, i, n);
         if (status == CLS_OK)
             cls_program_store(context, list[i]);
         list[i]->seconds += cls_now() - start;

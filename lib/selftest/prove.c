@@ -29,7 +29,7 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
     cls_grammar_release(params.grammar);
     if (status != CLS_OK)
         return status;
-    *features = cls_features_to_begin(&checked.slot);
+    *features = cls_features_to_begin(&checked);
     cls_checked_params_free(&checked);
     *features |= (c->with & WITH_MASK ? CLS_FEATURE_MASK : 0u) |
                  (c->with & WITH_DENSE ? CLS_FEATURE_BIAS : 0u) |

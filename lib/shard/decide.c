@@ -102,6 +102,8 @@ enum cls_protocol cls_rows_decide(cls_shard *h)
         return decide_any_slot(h) ? CLS_PROTOCOL_ROWS : CLS_PROTOCOL_LOGITS;
     for (uint32_t row = 0; row < step->rows; row++) {
         const int32_t slot = step->slots.host != NULL ? step->slots.host[row] : (int32_t)row;
+        if (slot >= 0 && s->request[slot].slot.answer != 0) /* only devices know a row's phase */
+            return CLS_PROTOCOL_LOGITS;
         decide_row(h, row, slot >= 0 ? &s->request[slot].slot : &skipped);
     }
     return CLS_PROTOCOL_ROWS;

@@ -196,6 +196,9 @@ def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
     return [(_ids(sequence)[0], bias) for sequence, bias in pairs]
 
 
+PHASED = ("temperature", "top_k", "top_p", "min_p")  # what vLLM's post_thinking has
+# What the rows outside the thinking have in common with the others there, unless it is given.
+INHERITED = (*PHASED, "chain", "presence_penalty", "frequency_penalty", "repetition_penalty")
 DETECTION = {"min_count": 0, "min_pattern_size": 0, "max_pattern_size": 0}  # vLLM's defaults
 
 
@@ -212,6 +215,14 @@ def _loops(name: str, least: int = 0) -> Callable[[Any], Any]:
         return max(least, found[name]) if found["max_pattern_size"] else None
 
     return read
+
+
+def _phase(value: Any) -> Dict[str, Any]:
+    """vLLM's post_thinking, a dict or an object."""
+    given = _given(value, _fields)
+    if not set(given) <= set(PHASED):
+        raise ValueError(f"{min(set(given) - set(PHASED))!r} is not by phase")
+    return given
 
 
 # ------------------------------------------------------------------------------- joining
@@ -352,6 +363,7 @@ VLLM = Source(
         "stop_token_ids": _one("stop_ids", _ids),
         "_all_stop_token_ids": _one("stop_ids", _ids),
         "thinking_token_budget": _one("thinking_budget"),
+        "post_thinking": _one("post_thinking", _phase),
         "repetition_detection": (
             ("loop_repeats", _loops("min_count")),
             ("loop_min", _loops("min_pattern_size", 1)),
@@ -476,6 +488,12 @@ def _joined(
                 given.pop(name, None)  # None stands for a list that is not given
             elif name in found:
                 given[name] = JOINED[name](found[name], given[name])
+        if "post_thinking" in found and "post_thinking" not in given:
+            both = {**found, **given}
+            given["post_thinking"] = {
+                **{name: both[name] for name in INHERITED if both.get(name) is not None},
+                **found["post_thinking"],
+            }
         params: Params = cls(found, **given)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{source.call}: {error}") from None

@@ -320,6 +320,12 @@ class Filler:
         elif ctype == "char *":
             keep.append(ffi.new("char[]", os.fsencode(value)))
             setattr(struct, name, keep[-1])
+        elif ctype == "cls_params *":
+            if not isinstance(value, Mapping):
+                raise TypeError(f"{name} must be a dict of parameters, not {kind(value)}")
+            keep.append(new("cls_params"))
+            setattr(struct, name, keep[-1])
+            self(keep[-1], value, keep)
         elif ctype == "cls_grammar *":
             if not hasattr(value, "handle"):
                 raise TypeError(f"{name} must be a clsample.Grammar, not {kind(value)}")

@@ -30,9 +30,10 @@ from ._types import RowStatus
 Rows = Union[None, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 MAX_HISTORY = 16384
-NEED_HISTORY = (
-    "bad_words dry_multiplier loop_repeats no_repeat_ngram penalty_window thinking_forced".split()
-)
+NEED_HISTORY = """
+    bad_words dry_multiplier loop_repeats no_repeat_ngram penalty_window post_thinking
+    thinking_forced
+""".split()
 
 # What Transformers adds to the logits for parameters that clsample has, too: where its value is, in
 # the processor and in the generation_config. A processor with another value is the caller's.

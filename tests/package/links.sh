@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Proves that the pages refer to each other by links that lead somewhere. A page's name is a link,
 # [doc/porting.md], whose place stands at the end of the page. Each place exists, is the one that
-# the name says, and is used. Headings that a page links to exist.
+# the name says, and is used. Headings that a page links to exist, and so do pictures.
 srcdir=$(cd "${srcdir-.}" && pwd)
 . "$srcdir/tests/support/checks.sh"
 cd "$srcdir" || exit 99
@@ -44,6 +44,8 @@ for page in $pages; do
             rest = substr(rest, RSTART + RLENGTH)
             if (target ~ /^#/)
                 wanted[substr(target, 2)] = 1
+            else if (text ~ /^!\[/ && system("test -f \"" folder "/" target "\"") == 0)
+                links++
             else if (target !~ /^[a-z]+:/)
                 print page " has a link to " target " that is not one of [names]"
         }

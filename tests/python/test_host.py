@@ -310,3 +310,23 @@ def test_a_watermark_is_found():
     assert squares.score == pytest.approx(36.26764966) and squares.scored == 24
     with pytest.raises(clsample.BadArgument, match=r"context is 17; it must be 1 to 16"):
         clsample.watermark_detect(tokens, 42, 17)
+
+
+def test_parameters_by_phase():
+    params = clsample.Params.from_vllm(
+        {"temperature": 0.0, "presence_penalty": 4.0, "post_thinking": {"top_k": 1}},
+        thinking_start=[8],
+        thinking_end=[9],
+    )
+    assert params["post_thinking"]["presence_penalty"] == 4.0
+    params["post_thinking"] = {"temperature": 0}
+    logits = np.array([[3, 2, 0, 0, 0, 0, 0, 0, 0, 1]], np.float32)
+    with HOST.sampler(10, 1, max_history=8) as sampler, sampler.begin(**params) as request:
+        tokens = [int(sampler.sample(logits, [request]).tokens.get()[0]) for _ in range(2)]
+        request.append_prompt([8])
+        tokens += [int(sampler.sample(logits, [request]).tokens.get()[0]) for _ in range(3)]
+        assert tokens == [0, 0, 1, 9, 0]
+        with pytest.raises(clsample.BadArgument, match="post_thinking has seed, which is not by"):
+            request.update(post_thinking={"seed": 3})
+    with pytest.raises(ValueError, match="post_thinking = .*: 'seed' is not by phase"):
+        clsample.Params.from_vllm({"post_thinking": {"seed": 3}})

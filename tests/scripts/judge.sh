@@ -24,13 +24,13 @@ judge() {
     fi
 }
 
-for text in slots verify steps history outputs chains budgets; do
+for text in slots verify steps history outputs chains budgets phases; do
     judge "$text" "$hooked" judge "$here/$text.run" --seeds $seeds
 done
 judge "by hand" "$hooked" judge "$here/calls.run" "$here/forced.run" "$here/accept.run" \
     "$here/saved.run" "$here/drafts.run"
 moved=
-for text in slots verify accept forced history modes grammar saved budgets; do
+for text in slots verify accept forced history modes grammar saved budgets phases; do
     moved="$moved $here/$text.run"
 done
 # shellcheck disable=SC2086 # a list of files

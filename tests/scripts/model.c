@@ -19,19 +19,54 @@ static int ends_with(const model *m, const int32_t *ids, uint32_t n)
 /* Returns whether a request's thinking is followed: it has a budget, or relaxes drafts. */
 static int follows(const cls_params *p)
 {
-    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0;
+    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 || p->post_thinking != NULL;
+}
+
+/* Returns the token that is `back` tokens before the end of the output since the last chunk of
+ * prompt, or -1. The text is followed by `next` unless that is -1. */
+static int32_t recent_output(const model *m, int32_t next, uint32_t back)
+{
+    if (next >= 0 && back == 0)
+        return next;
+    back -= next >= 0;
+    for (uint32_t i = 0; i <= back; i++)
+        if (i >= m->n || !m->is_output[m->n - 1 - i])
+            return -1;
+    return m->id[m->n - 1 - back];
+}
+
+/* Returns whether the output ends in a loop of at most so many tokens. */
+static int loops(const model *m, int32_t next, uint32_t most)
+{
+    const cls_params *const p = &m->params;
+    for (uint32_t n = p->loop_min; n <= p->loop_max && p->loop_repeats != 0; n++) {
+        uint32_t i = n * p->loop_repeats > most ? UINT32_MAX : 0;
+        while (i < n * p->loop_repeats && recent_output(m, next, i) >= 0 &&
+               recent_output(m, next, i) == recent_output(m, next, i % n))
+            i++;
+        if (i == n * p->loop_repeats)
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns how many tokens of thinking the parameters allow. */
+static uint32_t budget(const cls_params *p)
+{
+    return p->loop_action != CLS_LOOP_STOP && p->thinking_budget == 0 ? INT32_MAX
+                                                                      : p->thinking_budget;
 }
 
 /* Returns whether the next row must emit an id that ends the thinking. */
 static int thinking_is_due(const model *m)
 {
     return m->now.goes_on && m->params.thinking_forced.count != 0 &&
-           m->now.counted == m->params.thinking_budget;
+           m->now.counted == budget(&m->params);
 }
 
 static void begin_thinking(model *m)
 {
-    m->now = (thinking){follows(&m->params) && m->params.thinking_start.count == 0, 0, 0};
+    m->now = (thinking){follows(&m->params) && m->params.thinking_start.count == 0, 0, 0, 0};
 }
 
 /* Follows the thinking budget after the text has got a token. */
@@ -40,16 +75,20 @@ static void think(model *m)
     const cls_params *const p = &m->params;
     thinking *const t = &m->now;
     const int is_output = m->is_output[m->n - 1], is_due = thinking_is_due(m);
+    t->looped = 0;
     if (!follows(p))
         return;
     if (!t->goes_on)
-        *t = (thinking){ends_with(m, p->thinking_start.ids, p->thinking_start.count), 0, 0};
+        *t = (thinking){ends_with(m, p->thinking_start.ids, p->thinking_start.count), 0, 0, 0};
     else if (is_due && is_output && m->id[m->n - 1] == p->thinking_forced.ids[t->emitted])
         t->goes_on = ++t->emitted < p->thinking_forced.count;
     else if (ends_with(m, p->thinking_end.ids, p->thinking_end.count))
         t->goes_on = 0;
-    else if (is_output && !is_due)
+    else if (is_output && !is_due) {
         t->counted++;
+        t->looped = p->loop_action != CLS_LOOP_STOP && loops(m, -1, t->counted);
+        t->counted = t->looped ? budget(p) : t->counted;
+    }
 }
 
 /* Returns a state of the thinking under the model's parameters, which was one under others. */
@@ -57,10 +96,10 @@ static thinking kept_thinking(const model *m, const cls_params *was, thinking t)
 {
     const cls_params *const p = &m->params;
     if (!follows(was) || !follows(p))
-        return (thinking){follows(p) && p->thinking_start.count == 0, 0, 0};
+        return (thinking){follows(p) && p->thinking_start.count == 0, 0, 0, 0};
     t.goes_on = t.goes_on && (t.emitted == 0 || t.emitted < p->thinking_forced.count);
-    if (p->thinking_forced.count != 0 && (t.emitted > 0 || t.counted > p->thinking_budget))
-        t.counted = p->thinking_budget;
+    if (p->thinking_forced.count != 0 && (t.emitted > 0 || t.counted > budget(p)))
+        t.counted = budget(p);
     return t;
 }
 
@@ -164,34 +203,6 @@ static uint32_t min_tokens(const model *m)
     return m->params.allowed_ids.count != 0 && others == 0 ? 0 : m->params.min_tokens;
 }
 
-/* Returns the token that is `back` tokens before the end of the output since the last chunk of
- * prompt, or -1. The text is followed by `next` unless that is -1. */
-static int32_t recent_output(const model *m, int32_t next, uint32_t back)
-{
-    if (next >= 0 && back == 0)
-        return next;
-    back -= next >= 0;
-    for (uint32_t i = 0; i <= back; i++)
-        if (i >= m->n || !m->is_output[m->n - 1 - i])
-            return -1;
-    return m->id[m->n - 1 - back];
-}
-
-/* Returns whether the output ends in a loop. */
-static int loops(const model *m, int32_t next)
-{
-    const cls_params *const p = &m->params;
-    for (uint32_t n = p->loop_min; n <= p->loop_max && p->loop_repeats != 0; n++) {
-        uint32_t i = 0;
-        while (i < n * p->loop_repeats && recent_output(m, next, i) >= 0 &&
-               recent_output(m, next, i) == recent_output(m, next, i % n))
-            i++;
-        if (i == n * p->loop_repeats)
-            return 1;
-    }
-    return 0;
-}
-
 /* Returns cls_row_status bits. */
 static int32_t ends(const model *m, int32_t token, uint32_t outputs)
 {
@@ -206,7 +217,8 @@ int model_stopped(const model *m)
 {
     const int after_prompt = m->n == 0 || !m->is_output[m->n - 1];
     return m->outputs != 0 &&
-           (0 != ends(m, after_prompt ? -1 : m->id[m->n - 1], m->outputs) || loops(m, -1));
+           (0 != ends(m, after_prompt ? -1 : m->id[m->n - 1], m->outputs) ||
+            (m->params.loop_action == CLS_LOOP_STOP && loops(m, -1, UINT32_MAX)));
 }
 
 /* Returns the id that the next row must emit, or -1. */
@@ -264,6 +276,34 @@ static bool is_allowed(const one_row *row, uint32_t id)
     return word >> id % 32 & 1;
 }
 
+/* Takes what post_thinking has. */
+static void take_phase(cls_params *p, const cls_params *second)
+{
+    cls_params s = *second;
+    s.thinking_start = s.thinking_end = s.thinking_forced = (cls_ids){NULL, 0};
+    s.position = p->position;
+    s.seed = p->seed;
+    s.stream = p->stream;
+    s.penalty_scope = p->penalty_scope;
+    s.dry_multiplier = p->dry_multiplier;
+    s.dry_base = p->dry_base;
+    s.dry_allowed_length = p->dry_allowed_length;
+    s.dry_window = p->dry_window;
+    s.dry_breakers = p->dry_breakers;
+    s.no_repeat_ngram = p->no_repeat_ngram;
+    s.ngram_window = p->ngram_window;
+    s.ngram_output_only = p->ngram_output_only;
+    s.ngram_exempt_ids = p->ngram_exempt_ids;
+    s.bad_words = p->bad_words;
+    s.logit_bias = p->logit_bias;
+    s.allowed_ids = p->allowed_ids;
+    s.only_allowed = p->only_allowed;
+    s.stop_ids = p->stop_ids;
+    s.watermark_context = p->watermark_context;
+    s.watermark_key = p->watermark_key;
+    *p = s;
+}
+
 void model_next(const model *m, const one_row *inputs, float *probs, int32_t *token,
                 int32_t *status)
 {
@@ -279,6 +319,9 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
         return;
     for (uint32_t i = window ? m->n - least(window, m->n) : m->since; i < m->n; i++)
         kind[m->is_output[i]][n[m->is_output[i]]++] = m->id[i];
+    if (p.post_thinking != NULL && !m->now.goes_on)
+        take_phase(&p, p.post_thinking);
+    p.post_thinking = NULL;
     const uint32_t banned = m->outputs < min_tokens(m) ? p.stop_ids.count : 0;
     cls_logit_bias *const bias = calloc(p.logit_bias.count + (size_t)banned + 1, sizeof *bias);
     if (bias == NULL)
@@ -289,6 +332,7 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
         bias[p.logit_bias.count++] = (cls_logit_bias){p.stop_ids.ids[i], -INFINITY};
     p.logit_bias.biases = p.logit_bias.count ? bias : NULL;
     p.penalty_window = p.min_tokens = p.max_tokens = p.loop_repeats = p.thinking_budget = 0;
+    p.loop_action = CLS_LOOP_STOP;
     p.relaxed_top_k = 0;
     p.relaxed_delta = 0.0f;
     p.stop_ids = p.thinking_start = p.thinking_end = p.thinking_forced = (cls_ids){NULL, 0};
@@ -314,8 +358,14 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
     if (*status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT))
         return;
     *status |= ends(m, *token, m->outputs + 1);
-    if (loops(m, *token))
+    if (m->params.loop_action != CLS_LOOP_STOP) {
+        static model after;
+        after = *m;
+        push(&after, *token, 1);
+        *status |= after.now.looped ? CLS_ROW_LOOP : 0;
+    } else if (loops(m, *token, UINT32_MAX)) {
         *status |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
+    }
 }
 
 const char *model_words(const model *m)

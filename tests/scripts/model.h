@@ -12,10 +12,11 @@
 #define MODEL_TOKENS 1200
 
 /* How far the thinking of a request has come: its output tokens that counted, and the ids of
- * thinking_forced that were emitted. */
+ * thinking_forced that were emitted; and whether the latest token ended it by a loop. */
 typedef struct thinking {
     int goes_on;
     uint32_t counted, emitted;
+    int looped;
 } thinking;
 
 typedef struct model {
