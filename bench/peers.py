@@ -251,8 +251,10 @@ def of_llama(llama, torch, i):
         return [*with_temperature(s), s.llama_sampler_init_dist(1)]
 
     def penalties(s):
-        amounts = HISTORY, REPETITION, FREQUENCY, PRESENCE
-        return [s.llama_sampler_init_penalties(*amounts), *top_k(s)]
+        make, amounts = s.llama_sampler_init_penalties, [HISTORY, REPETITION, FREQUENCY, PRESENCE]
+        if len(make.argtypes) > len(amounts):  # newer ones take the vocabulary
+            amounts.insert(0, vocab)
+        return [make(*amounts), *top_k(s)]
 
     def sigma(s):
         stages = s.llama_sampler_init_top_n_sigma(SIGMA), s.llama_sampler_init_top_k(SIGMA_TOP_K)

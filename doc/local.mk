@@ -8,7 +8,7 @@ dist_man_MANS = doc/clsample.1 doc/clsample-devices.1 doc/clsample-sample.1 \
 	doc/clsample-explain.1 doc/clsample-run.1 doc/clsample-bench.1 \
 	doc/clsample-selftest.1
 endif
-EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/manual.css doc/manual.xml
+EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/chart.svg doc/manual.css doc/manual.xml
 
 # Doxygen makes the manual, and a man page for each function and type. The archive has these pages.
 need_doxygen = test '$(DOXYGEN)' || { echo 'this needs Doxygen; Debian: apt-get install doxygen' >&2; exit 1; }

@@ -12,7 +12,7 @@
 static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit,
                                 f32 scale, const kept_set *set)
 {
-    const FV x = load_v(r, i, kind);
+    const FV x = load_v(r, i, kind, CLS_MASKED);
     const UV w = weight_v(x, unit->max, scale, unit->fraction);
 #if CHAIN == 2
     if (set->adapted)

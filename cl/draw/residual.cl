@@ -31,7 +31,7 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
                                   const cls_unit *draft_tile, u64 *lane)
 {
     f32 x[VEC];
-    VSTORE(load_v(&w->t.r, i, kind), x);
+    VSTORE(load_v(&w->t.r, i, kind, CLS_MASKED), x);
     for (u32 j = 0; j < VEC; j++) {
         const f32 z = clean(x[j]);
         u64 q = 0;

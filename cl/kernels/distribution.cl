@@ -48,7 +48,8 @@ ONE_COPY void write_tiles(const step_args *s, u32 row, u32 group, __local u64 *s
              i < end; i += WGS * VEC) {
             FV z = (FV)(CLS_MASKED), p = (FV)(0.0f);
             if (!no_token && r.key[i / CLS_MAX_TILE] >= least) {
-                const FV x = clean_v(load_v(&r, i, max_tile_kind(&r, i / CLS_MAX_TILE)));
+                const FV x =
+                    clean_v(load_v(&r, i, max_tile_kind(&r, i / CLS_MAX_TILE), CLS_MASKED));
                 z = report_kept_v(&t, i, x);
                 if (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)) {
                     const UV own = weight_v(x, whole.max, t.scale, whole.fraction);

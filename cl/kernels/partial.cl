@@ -143,7 +143,7 @@ ONE_COPY u32 send_tokens(const row_logits *r, i32 lo, u32 k, __global u32 *out,
             const int kind = max_tile_kind(r, m);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const u32 i = m * CLS_MAX_TILE + v;
-                const FV x = load_v(r, i, kind);
+                const FV x = load_v(r, i, kind, CLS_MASKED);
                 SHORT_LOOP
                 for (u32 hits = lane_bits(x > under); hits != 0; hits &= hits - 1) {
                     const u32 j = lowest_bit(hits);

@@ -48,7 +48,7 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
         for (u32 v = LOCAL_ID; v < n; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC;
             if (method == CLS_VERIFY_TYPICAL) {
-                const FV z = report_kept_v(&w.t, i, clean_v(load_v(&w.t.r, i, kind)));
+                const FV z = report_kept_v(&w.t, i, clean_v(load_v(&w.t.r, i, kind, CLS_MASKED)));
                 sum += report_terms(&w.t, z, report_weights(&w.t, z, &unit), &unit);
             } else {
                 residual_lanes(&w, i, kind, &unit, &draft_tile, lane);

@@ -66,7 +66,7 @@ static inline i32 largest(const row_logits *r, i32 max_key, __local u64 *scratch
     const f32 under = above(max_key - 1);
     i32 id = CLS_MAX_ID;
     for (u32 v = lid * VEC; v < CLS_MAX_TILE && id == CLS_MAX_ID; v += WGS * VEC) {
-        const u32 tops = lane_bits(load_v(r, first * CLS_MAX_TILE + v, kind) > under);
+        const u32 tops = lane_bits(load_v(r, first * CLS_MAX_TILE + v, kind, CLS_MASKED) > under);
         id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + lowest_bit(tops)) : id;
     }
     return wg_imin(id, scratch);

@@ -53,7 +53,7 @@ static inline u32 context_repeats(const text *t, u32 w, u32 known, __local u64 *
 static inline void mark_vector(const report *t, u32 i, int kind, const cls_unit *unit,
                                const u32 *state, const u32 *key, cls_marked *best)
 {
-    const UV w = weight_v(load_v(&t->r, i, kind), unit->max, t->scale, unit->fraction);
+    const UV w = weight_v(load_v(&t->r, i, kind, CLS_MASKED), unit->max, t->scale, unit->fraction);
     u32 weights[VEC], words[4];
     if (to_row_units((u64)(u32)IMAX(AS_IV(w)), unit->shift) < best->least)
         return;

@@ -181,13 +181,6 @@ ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
         x = apply_effects(&r->effects, i, x);
     return x;
 }
-/* Does the same where the bias may be in the row form. */
-static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
-{
-    if ((r->adjustments & ADJUST_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
-        x = add_bias(x, as_float(r->list[bias_row_offset(r->vocab, i)]));
-    return adjust_listed(r, i, x);
-}
 
 /* Adds the biases of the row form to the tokens of a vector that have a bit in `lanes`. */
 static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
@@ -229,7 +222,6 @@ static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *
 #else
 static inline u32 adjusted_word(const row_logits *r, u32 w) { return 0; }
 static inline u32 adjusted_lanes(const row_logits *r, u32 i) { return 0; }
-ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
 static inline FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
@@ -262,20 +254,6 @@ static inline f32 least_above(const row_logits *r, f32 bound)
                                                                                     : bound;
 }
 
-/* Returns the vector as the chain sees it. A token that is not above `least` may lack its
- * adjustment, but stays below `least`. `unchecked`: tile_is_unchecked() holds. */
-static inline FV load_adjusted(const row_logits *r, u32 i, int unchecked, f32 least)
-{
-#if ROW
-    FV x = clean_v(unchecked ? LOAD_V(r->x, i) : load_checked(r, i));
-    if (r->adjustments)
-        x = adjust_vector(r, i, x, least);
-#else
-    const FV x = clean_v(load_checked(r, i));
-#endif
-    return r->truncated ? truncate_v(r, i, x) : x;
-}
-
 /* Returns one token as the chain saw it at first, before any cut. */
 static inline f32 load_whole(const row_logits *r, u32 i)
 {
@@ -285,7 +263,11 @@ static inline f32 load_whole(const row_logits *r, u32 i)
     if (!is_allowed(r, i))
         return CLS_MASKED;
     f32 x = clean(add_dense_one(r, i, LOAD(r->x, i)));
-    return r->adjustments && (adjusted_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
+    if (!r->adjustments || !(adjusted_word(r, i >> 5) >> (i & 31) & 1u))
+        return x;
+    if ((r->adjustments & ADJUST_BIAS_ROW) && bit_of(r->list, i))
+        x = add_bias(x, as_float(r->list[bias_row_offset(r->vocab, i)]));
+    return adjust_listed(r, i, x);
 #endif
 }
 ONE_COPY f32 load_one(const row_logits *r, u32 i)

@@ -27,14 +27,14 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
              * once for a tile first, since a narrow interval misses most tiles. */
             IV any = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
+                const FV x = load_v(r, m * CLS_MAX_TILE + v, kind, least);
                 any |= (x > under) & (x <= over);
             }
             if (!ANY(any))
                 continue;
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const u32 i = m * CLS_MAX_TILE + v;
-                const FV x = load_above(r, i, kind, least);
+                const FV x = load_v(r, i, kind, least);
                 SHORT_LOOP
                 for (u32 hits = lane_bits((x > under) & (x <= over)); hits != 0; hits &= hits - 1) {
                     const u32 j = lowest_bit(hits);

@@ -35,7 +35,7 @@ ONE_COPY u32 tokens_above(const row_logits *r, i32 key, __local u64 *scratch)
             IV c = (IV)(0);
             TILE_LOOP
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
-                c += load_above(r, m * CLS_MAX_TILE + v, kind, least) > bound;
+                c += load_v(r, m * CLS_MAX_TILE + v, kind, least) > bound;
             count += COUNT(c);
         }
     }
@@ -151,7 +151,7 @@ ONE_COPY void tokens_above_each(const row_logits *r, const i32 *key, u64 *count,
             IV c = (IV)(0);
             TILE_LOOP
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
+                const FV x = load_v(r, m * CLS_MAX_TILE + v, kind, least);
                 c += (x > bound[0]) & 1;
                 c += (x > bound[1]) & 0x100;
                 c += (x > bound[2]) & 0x10000;

@@ -65,12 +65,13 @@ ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     u32 count = 0, all;
     for (u32 v = first; v < last; v++)
-        count += popcount(tied_lanes(load_v(r, tile * CLS_TILE + v * VEC, kind), under, over));
+        count += popcount(
+            tied_lanes(load_v(r, tile * CLS_TILE + v * VEC, kind, CLS_MASKED), under, over));
     count = wg_scan_u32(count, scratch, &all);
     BARRIER(); /* every item has read sums[] */
     for (u32 v = first; v < last && id == CLS_MAX_ID; v++) {
         const u32 i = tile * CLS_TILE + v * VEC;
-        u32 tied = tied_lanes(load_v(r, i, kind), under, over);
+        u32 tied = tied_lanes(load_v(r, i, kind, CLS_MASKED), under, over);
         for (; tied != 0 && id == CLS_MAX_ID; tied &= tied - 1) {
             count++;
             if (rest < one * count)

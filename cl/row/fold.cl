@@ -64,30 +64,6 @@ static inline void fold_over(fold_sum *s, const FV *x, const UV *w, f32 b, u32 s
     EACH_UNROLLED(FOLD_OVER)
 }
 
-/* Loads UNROLL vectors. Only one copy adjusts tokens: it would else be compiled for each sum. */
-#define FOLD_COPY(g) vectors[g] = x[g];
-#define FOLD_TAKE(g) x[g] = vectors[g];
-ONE_COPY void fold_load_adjusted(const row_logits *r, u32 i, int kind, f32 least, FV *vectors)
-{
-    FV x[UNROLL];
-    load_vectors(r, i, VEC, kind, least, x);
-    EACH_UNROLLED(FOLD_COPY)
-}
-static inline void fold_load(const row_logits *r, u32 i, int kind, f32 least, FV *x)
-{
-    if (kind == TILE_RAW) {
-#if WIDE
-        x[0] = r->wide ? LOAD_WIDE(r->x, i) : LOAD_NARROW(r->x, i);
-#else
-        load_vectors(r, i, VEC, TILE_RAW, least, x);
-#endif
-    } else {
-        FV vectors[UNROLL];
-        fold_load_adjusted(r, i, kind, least, vectors);
-        EACH_UNROLLED(FOLD_TAKE)
-    }
-}
-
 #define FOLD_CLIP(g) x[g] = ((x[g] > in.under) & (x[g] <= in.over)) ? x[g] : (FV)(CLS_MASKED);
 #define FOLD_HOLE(g) x[g] = ((x[g] > hole) & (x[g] <= hole_end)) ? (FV)(CLS_MASKED) : x[g];
 #define FOLD_ANY(g) any |= x[g] > CLS_MASKED;
@@ -196,7 +172,7 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                 FV x[UNROLL];
                 UV w[UNROLL], one[UNROLL], units = (UV)(0u);
                 LV terms = (LV)(0);
-                fold_load(&own, i, max_tile_kind(&own, m), least, x);
+                load_vectors(&own, i, max_tile_kind(&own, m), least, x);
                 if (IS(FOLD_DEPTHS | FOLD_UNITS)) {
                     EACH_UNROLLED(FOLD_CLEAN)
                 }

@@ -17,7 +17,7 @@ static inline u32 gather(const row_logits *r, u32 first, u32 last, i32 least, u3
             FV x = (FV)(CLS_MASKED);
             u32 n;
             if (base + LOCAL_ID < TILE_VECTORS && r->key[m] >= least)
-                x = load_v(r, i, max_tile_kind(r, m));
+                x = load_v(r, i, max_tile_kind(r, m), CLS_MASKED);
             u32 hits = lane_bits(x > under);
             u32 to = at + wg_scan_u32(popcount(hits), scratch, &n);
             SHORT_LOOP

@@ -41,7 +41,7 @@ static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __glo
     const f32 fraction = split(m->row_max, m->scale).fraction;
     f32 deepest = 0.0f, mine = 0.0f;
     for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
-        const FV x = load_adjusted(r, sample_id(r->vocab, j), 0, CLS_MASKED);
+        const FV x = load_v(r, sample_id(r->vocab, j), TILE_CHECKED, CLS_MASKED);
         const FV d = ((FV)(m->row_max) - x) * m->scale;
         const FV mass = TO_FV(AS_IV(weight_v(x, m->row_max, m->scale, fraction)));
         const FV w = m->counts ? (x > (FV)(CLS_MASKED) ? (FV)(1.0f) : (FV)(0.0f)) : mass;

@@ -134,7 +134,7 @@ ONE_COPY void buckets_count(const key_table *the_table, const row_logits *r, buc
         const int kind = max_tile_kind(r, m);
         for (u32 v = 0; v < CLS_MAX_TILE; v += UNROLL * VEC) {
             FV x[UNROLL];
-            load_vectors(r, m * CLS_MAX_TILE + v, VEC, kind, CLS_MASKED, x);
+            load_vectors(r, m * CLS_MAX_TILE + v, kind, CLS_MASKED, x);
             EACH_UNROLLED(STEP_BUCKET)
         }
         SHORT_LOOP

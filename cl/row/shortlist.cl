@@ -57,7 +57,7 @@ static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f3
     }
     SHORT_LOOP
     for (u32 v = 0; v < PIECE_VECTORS; v++) {
-        const FV x = load_adjusted(r, i + v * VEC, kind == TILE_UNCHECKED, least);
+        const FV x = load_v(r, i + v * VEC, kind, least);
         hits |= piece_lanes(x, under, over) << v * VEC;
         *ties |= piece_lanes(x, under, tied) << v * VEC;
     }

@@ -189,7 +189,7 @@ static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *ke
             u32 higher = adjusted_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
             for (; higher != 0; higher &= higher - 1) {
                 const u32 id = i + lowest_bit(higher);
-                const f32 z = adjust_one(r, id, clean(LOAD(r->x, id)));
+                const f32 z = adjust_listed(r, id, clean(LOAD(r->x, id)));
                 exact = LARGER(exact, z);
             }
         }
@@ -239,8 +239,8 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             FV x[UNROLL], next[UNROLL];
             UV w[UNROLL];
-            load_vectors(r, i, VEC, TILE_RAW, CLS_MASKED, x);
-            load_vectors(r, i + CLS_TILE, VEC, TILE_RAW, CLS_MASKED, next);
+            load_vectors(r, i, TILE_RAW, CLS_MASKED, x);
+            load_vectors(r, i + CLS_TILE, TILE_RAW, CLS_MASKED, next);
             weigh_vectors(x, w, tile_max, scale, fraction);
             sum_vectors(&weights, w);
             EACH_UNROLLED(STEP_MAXIMA)
@@ -268,7 +268,7 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
         if (kept) {
             EACH_UNROLLED(STEP_KEPT)
         } else {
-            load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, CLS_MASKED, x);
+            load_vectors(r, tile * CLS_TILE + v * VEC, kind, CLS_MASKED, x);
         }
         weigh_vectors(x, w, tile_max, scale, fraction);
         sum_vectors(&sum, w);

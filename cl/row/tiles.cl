@@ -134,15 +134,16 @@ static inline int max_tile_kind(const row_logits *r, u32 m)
     return kind;
 #endif
 }
-/* Loads the vector at i, of a tile of the given kind. In load_above() a token that is not above
- * `least` may lack its adjustment, but stays below `least`. */
-static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
+/* Returns the vector at i, of a tile of the given kind, as the chain sees it. A token that is not
+ * above `least` may lack its adjustment, but stays below `least`. */
+static inline FV load_v(const row_logits *r, u32 i, int kind, f32 least)
 {
-    return kind == TILE_RAW ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_UNCHECKED, least);
-}
-static inline FV load_v(const row_logits *r, u32 i, int kind)
-{
-    return load_above(r, i, kind, CLS_MASKED);
+    if (kind == TILE_RAW)
+        return LOAD_V(r->x, i);
+    FV x = clean_v(ROW && kind == TILE_UNCHECKED ? LOAD_V(r->x, i) : load_checked(r, i));
+    if (r->adjustments)
+        x = adjust_vector(r, i, x, least);
+    return r->truncated ? truncate_v(r, i, x) : x;
 }
 
 /* Stands before a loop over the vectors of a max tile. Intel's compiler for GPUs unrolls it, 16
@@ -154,20 +155,29 @@ static inline FV load_v(const row_logits *r, u32 i, int kind)
 #define TILE_LOOP
 #endif
 
-/* UNROLL vectors, `stride` tokens apart. */
-#define STEP_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
+/* Loads UNROLL consecutive vectors. Only one copy adjusts tokens: it would else be compiled for
+ * each place that loads. It fills an array of its own, because x stays in registers only while all
+ * its indices are constants. */
+ONE_COPY void load_adjusted(const row_logits *r, u32 i, int kind, f32 least, FV *adjusted)
+{
+    for (u32 g = 0; g < UNROLL; g++)
+        adjusted[g] = load_v(r, i + g * VEC, kind, least);
+}
+#if WIDE
+#define STEP_PLAIN(g) \
+    x[g] = r->wide ? LOAD_WIDE(r->x, i + g * VEC) : LOAD_NARROW(r->x, i + g * VEC);
+#else
+#define STEP_PLAIN(g) x[g] = LOAD_V(r->x, i + g * VEC);
+#endif
 #define STEP_COPY(g) x[g] = adjusted[g];
-static inline __attribute__((always_inline)) void
-load_vectors(const row_logits *r, u32 i, u32 stride, int kind, f32 least, FV *x)
+static inline __attribute__((always_inline)) void load_vectors(const row_logits *r, u32 i, int kind,
+                                                               f32 least, FV *x)
 {
     if (kind == TILE_RAW) {
         EACH_UNROLLED(STEP_PLAIN)
     } else {
-        /* A loop, so that its body is compiled once. It fills an array of its own, because x stays
-         * in registers only while all its indices are constants. */
         FV adjusted[UNROLL];
-        for (u32 g = 0; g < UNROLL; g++)
-            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_UNCHECKED, least);
+        load_adjusted(r, i, kind, least, adjusted);
         EACH_UNROLLED(STEP_COPY)
     }
 }
