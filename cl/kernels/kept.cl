@@ -153,13 +153,14 @@ ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting
     if (writes)
         kept_end(ids, min(first * CLS_TILE, capacity), min(last * CLS_TILE, capacity), total);
     if (LOCAL_ID == 0 && !counting && group == 0) {
-        const u32 status = out->status | CLS_ROW_OVERFLOW;
         if (wants & CLS_WANTS(CLS_OUT_SET_COUNTS))
             OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = (i32)total;
-        if (total > capacity)
+        if (total > capacity) { /* never at a place behind the rows, which would read row 0 */
+            const u32 status = out->status | CLS_ROW_OVERFLOW;
             s->rows[row].status = status;
-        if (total > capacity && (s->has & CLS_HAS_STATUS))
-            AT_OFFSET(s, status_out)[row] = (i32)status;
+            if (s->has & CLS_HAS_STATUS)
+                AT_OFFSET(s, status_out)[row] = (i32)status;
+        }
     }
 }
 
