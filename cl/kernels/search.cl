@@ -37,6 +37,7 @@ ONE_COPY void search_row(const step_args *s, u32 row, const shortlist *list)
     w.pass.counts = w.out.state == CLS_RECORD_SEARCH_COUNT;
     w.pass.by_tile = s->pass + (size_t)row * w.r.tiles * CLS_PIVOTS;
     w.pass.last = no_cut;
+    w.finds_top = 0;
     if (!run_chain(&w))
         w.out.status |= CLS_ROW_UNFIT;
     if (!w.listed && !(w.out.status & CLS_ROW_UNFIT))

@@ -276,6 +276,11 @@ static inline void fold_row(const row_logits *r, const u32 kinds, u32 what, cons
                             __local u64 *scratch)
 {
     fold_part(r, kinds, what, q, 0, r->tiles, sum, scratch);
+    if (IS(FOLD_RANGE)) {
+        sum[0] = as_uint(wg_fmin(as_float(u64_lo(sum[0])), scratch));
+        sum[1] = as_uint(wg_fmax(as_float(u64_lo(sum[1])), scratch));
+        return;
+    }
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         if (p == 0 || (kinds & BOUNDS) || (p == 1 && (kinds & (FOLD_MASS | FOLD_UNITS))))
             sum[p] = wg_mass(sum[p], scratch);
@@ -302,9 +307,8 @@ ONE_COPY void key_range(const row_logits *r, i32 *lo, i32 *hi, __local u64 *scra
     u64 ends[CLS_PIVOTS];
     q.lo = *lo;
     q.hi = *hi;
-    fold_part(r, FOLD_RANGE, FOLD_RANGE, &q, 0, r->tiles, ends, scratch);
-    const f32 bottom = wg_fmin(as_float(u64_lo(ends[0])), scratch),
-              top = wg_fmax(as_float(u64_lo(ends[1])), scratch);
+    fold_row(r, FOLD_RANGE, FOLD_RANGE, &q, ends, scratch);
+    const f32 bottom = as_float(u64_lo(ends[0])), top = as_float(u64_lo(ends[1]));
     if (bottom <= top) {
         *lo = key_of(clean(bottom)) - 1;
         *hi = key_of(clean(top));

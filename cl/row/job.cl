@@ -8,11 +8,14 @@
 
 /* What a stage needs, and how it cuts. */
 enum {
-    NEEDS_MASS = 1,  /* the mass of the set */
-    NEEDS_SET = 2,   /* the whole set: a list that may lack some of it is not enough */
-    KEEPS_LEAST = 4, /* at least min_keep tokens; XTC handles that itself */
-    BY_KEY = 8,      /* as the first truncation it cuts at a key that the pass can measure */
-    BY_PASS = 16,    /* as the first truncation it cuts by a measure of the pass */
+    NEEDS_MASS = 1,     /* the mass of the set */
+    NEEDS_SET = 2,      /* the whole set: a list that may lack some of it is not enough */
+    KEEPS_LEAST = 4,    /* at least min_keep tokens; XTC handles that itself */
+    BY_KEY = 8,         /* as the first truncation it cuts at a key that the pass can measure */
+    BY_PASS = 16,       /* as the first truncation it cuts by a measure of the pass */
+    NEEDS_DEPTHS = 32,  /* the sum of its depths, */
+    NEEDS_SQUARES = 64, /* of its squares, */
+    NEEDS_UNITS = 128,  /* of its units, and of their squares; and its least logit */
 };
 
 /* How a stage cuts the set. */
@@ -75,6 +78,10 @@ typedef struct row_job {
     u32 mean; /* the mean depth, for typical p */
 #if SEARCH
     pass_sums pass;
+    u64 sum, sum_of_squares; /* what the stage needs of the set, and the set's least logit */
+    f32 least;
+    int finds_top; /* the row's top was cut, which had this upper cut before */
+    i32 upper_before;
 #endif
 } row_job;
 
@@ -85,17 +92,12 @@ typedef struct row_job {
 #define LISTED(w) 1
 #endif
 
-/* Returns a sum over the current set. */
+/* Returns a sum over the current set. A row's search has taken it: see measure_set(). */
 static inline u64 need(const row_job *w, cls_sum what)
 {
 #if SEARCH
-    if (!w->listed) {
-        const fold q = fold_of(w->top, w->scale);
-        u64 sum[CLS_PIVOTS];
-        const u32 kind = what == CLS_SUM_DEPTHS ? FOLD_DEPTHS : FOLD_SQUARES;
-        fold_row(&w->r, FOLD_DEPTHS | FOLD_SQUARES, kind, &q, sum, w->list.scratch);
-        return sum[0];
-    }
+    if (!w->listed)
+        return w->sum;
 #endif
     return list_sum(&w->r, &w->list, w->c.kept, what, w->top, w->scale);
 }
@@ -104,11 +106,8 @@ static inline void need_units(const row_job *w, f32 grid, u64 *sum)
 {
 #if SEARCH
     if (!w->listed) {
-        const fold q = fold_of(w->top, grid);
-        u64 units[CLS_PIVOTS];
-        fold_row(&w->r, FOLD_UNITS, FOLD_UNITS, &q, units, w->list.scratch);
-        sum[0] = units[0];
-        sum[1] = units[1];
+        sum[0] = w->sum;
+        sum[1] = w->sum_of_squares;
         return;
     }
 #endif
@@ -130,11 +129,8 @@ static inline u32 need_count(const row_job *w, i32 key)
 static inline f32 need_least(const row_job *w)
 {
 #if SEARCH
-    if (!w->listed) {
-        i32 lo = CLS_KEY_NONE, hi = w->out.max_key;
-        key_range(&w->r, &lo, &hi, w->list.scratch);
-        return float_of_key(lo + 1);
-    }
+    if (!w->listed)
+        return w->least;
 #endif
     return rank_logit(&w->list, w->c.kept - 1);
 }
@@ -183,4 +179,14 @@ static inline void upper_cut(kept_set *set, i32 key)
         set->upper_last = CLS_MAX_ID;
     }
     set->upper_key = key;
+}
+
+/* After an upper cut: sets the set's largest key. An upper cut is at that key, or there is none. */
+static inline void new_top(kept_set *set, i32 upper_before, i32 top)
+{
+    if (set->upper_key != top)
+        upper_cut(set, top);
+    if (top == set->top_key && set->upper_first == 0 && set->upper_last == CLS_MAX_ID)
+        upper_cut(set, upper_before);
+    set->top_key = top;
 }

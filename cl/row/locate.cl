@@ -112,9 +112,7 @@ ONE_COPY void locate_in_row(const row_logits *r, const measure *m, u64 target, c
             for (u32 p = 0; p < CLS_PIVOTS; p++)
                 key[p] = CLS_KEY_NONE;
         }
-        measure_row(r, m, b.at_hi != 0 ? b.hi : CLS_KEY_INF, 0, 0, key, sum, list->scratch);
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            sum[p] += b.at_hi;
+        measure_row(r, m, CLS_KEY_INF, 0, 0, key, sum, list->scratch);
         if (measured)
             interval_narrow(key, sum, target, 0, &b);
         else if (sum[0] < target) /* nothing is cut */

@@ -22,15 +22,17 @@
 #if CHAIN == 2
 #define STAGES(STAGE) \
     STAGES_1(STAGE) \
-    STAGE(CLS_STAGE_TOP_N_SIGMA, top_n_sigma, no_bound, NEEDS_SET | KEEPS_LEAST) \
-    STAGE(CLS_STAGE_TYPICAL_P, typical_p, no_bound, NEEDS_SET | NEEDS_MASS | KEEPS_LEAST) \
+    STAGE(CLS_STAGE_TOP_N_SIGMA, top_n_sigma, no_bound, NEEDS_SET | NEEDS_UNITS | KEEPS_LEAST) \
+    STAGE(CLS_STAGE_TYPICAL_P, typical_p, no_bound, \
+          NEEDS_SET | NEEDS_MASS | NEEDS_DEPTHS | KEEPS_LEAST) \
     STAGE(CLS_STAGE_XTC, xtc, no_bound, NEEDS_MASS) \
-    STAGE(CLS_STAGE_P_LESS, p_less, no_bound, NEEDS_SET | NEEDS_MASS | KEEPS_LEAST) \
+    STAGE(CLS_STAGE_P_LESS, p_less, no_bound, \
+          NEEDS_SET | NEEDS_MASS | NEEDS_SQUARES | KEEPS_LEAST) \
     STAGE(CLS_STAGE_TOP_A, top_a, top_a_bound, NEEDS_MASS | KEEPS_LEAST) \
     STAGE(CLS_STAGE_INFILL, infill, no_bound, NEEDS_SET | NEEDS_MASS) \
     STAGE(CLS_STAGE_MIROSTAT_1, mirostat_1, mirostat_1_bound, 0u) \
     STAGE(CLS_STAGE_MIROSTAT_2, mirostat_2, mirostat_2_bound, NEEDS_MASS | BY_KEY | BY_PASS) \
-    STAGE(STAGE_DYNAMIC, dynamic_temperature_of, no_bound, NEEDS_SET | NEEDS_MASS)
+    STAGE(STAGE_DYNAMIC, dynamic_temperature_of, no_bound, NEEDS_SET | NEEDS_MASS | NEEDS_DEPTHS)
 #else
 #define STAGES STAGES_1
 #endif
@@ -84,33 +86,62 @@ static inline int list_begin(row_job *w, u32 is)
 }
 
 #if SEARCH
+#if CHAIN == 2
+#define SET_SUMS (FOLD_COUNT | FOLD_MASS | FOLD_DEPTHS | FOLD_SQUARES | FOLD_UNITS | FOLD_RANGE)
+#else
+#define SET_SUMS (FOLD_COUNT | FOLD_MASS)
+#endif
 /* Measures what is left of the row, for a stage; if that fits the list, the list takes over.
- * Mirostat 1 gets its first ranks in the list. */
-ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
+ * Mirostat 1 gets its first ranks in the list. It is a loop so that compilers that inline
+ * everything compile one fold. */
+ONE_COPY void measure_set(row_job *w, u32 stage, u32 is, int needs_mass)
 {
     shortlist *const list = &w->list;
-    u32 first = 0;
-    const fold q = fold_of(w->top, w->scale);
-    u64 sum[CLS_PIVOTS];
-    fold_row(&w->r, FOLD_COUNT | FOLD_MASS, needs_mass ? FOLD_MASS : FOLD_COUNT, &q, sum,
-             list->scratch);
-    w->tokens = u64_lo(sum[needs_mass ? 1 : 0]);
-    w->mass = needs_mass ? sum[0] : w->mass;
-    if (w->tokens > LIST) {
-#if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS
-        if (stage != CLS_STAGE_MIROSTAT_1)
+    const u32 begins = stage == CLS_STAGE_END ? 0 : needs_mass ? FOLD_MASS : FOLD_COUNT;
+    u32 what = w->finds_top ? FOLD_RANGE : begins;
+    f32 scale = w->scale;
+    SHORT_LOOP
+    while (what != 0) {
+        const fold q = fold_of(w->top, scale);
+        u64 sum[CLS_PIVOTS];
+        fold_row(&w->r, SET_SUMS, what, &q, sum, list->scratch);
+        w->sum = sum[0];
+        w->sum_of_squares = sum[1];
+        if (what == FOLD_RANGE && w->finds_top) {
+            new_top(&w->c.set, w->upper_before, key_of(clean(as_float(u64_lo(sum[1])))));
+            w->top = float_of_key(w->c.set.top_key);
+            w->finds_top = 0;
+            what = begins;
+            continue;
+        }
+        if (what == FOLD_RANGE) { /* of sigma: what it sums up depends on the range */
+            w->least = clean(as_float(u64_lo(sum[0])));
+            scale = sigma_grid(w->top - w->least);
+            what = w->top - w->least > 0.0f ? FOLD_UNITS : 0;
+            continue;
+        }
+        if (what != FOLD_MASS && what != FOLD_COUNT)
             return;
-        first = CLS_MIROSTAT_RANKS;
-#else
-        return;
+        w->tokens = u64_lo(sum[what == FOLD_MASS ? 1 : 0]);
+        w->mass = what == FOLD_MASS ? sum[0] : w->mass;
+        u32 first = 0;
+#if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS
+        first = stage == CLS_STAGE_MIROSTAT_1 ? CLS_MIROSTAT_RANKS : 0;
 #endif
+        if ((w->tokens <= LIST || first != 0) &&
+            collect_first(&w->r, w->tokens <= LIST ? 0 : first, CLS_KEY_NONE + 1, w->c.set.top_key,
+                          list) != CLS_KEY_NONE) {
+            list_sort(list);
+            w->listed = w->tokens <= LIST;
+            w->c.kept = list->n;
+            w->c.weighed = 0.0f;
+        }
+        what = is & NEEDS_DEPTHS    ? FOLD_DEPTHS
+               : is & NEEDS_SQUARES ? FOLD_SQUARES
+               : is & NEEDS_UNITS   ? FOLD_RANGE
+                                    : 0;
+        what = w->listed ? 0 : what;
     }
-    if (collect_first(&w->r, first, CLS_KEY_NONE + 1, w->c.set.top_key, list) == CLS_KEY_NONE)
-        return;
-    list_sort(list);
-    w->listed = w->tokens <= LIST;
-    w->c.kept = list->n;
-    w->c.weighed = 0.0f;
 }
 #endif
 
@@ -123,7 +154,7 @@ ONE_COPY int run_chain(row_job *w)
 {
     chain_state *const c = &w->c;
     SHORT_LOOP
-    for (; chain_stage(w->slot, c->at) != CLS_STAGE_END; c->at++) {
+    for (;; c->at++) {
         const u32 stage = chain_stage(w->slot, c->at), is = stage_properties(stage);
         const int is_first = !c->truncated;
         if (stage == CLS_STAGE_TEMPERATURE) {
@@ -136,16 +167,18 @@ ONE_COPY int run_chain(row_job *w)
         w->mass = w->out.total;
         w->cut = CUT_NOTHING;
 #if SEARCH
-        if (!w->listed) {
+        if (!w->listed && (stage != CLS_STAGE_END || w->finds_top)) {
             if (!is_first) {
                 row_truncate(&w->r, &c->set);
                 w->pass.last.pivot = -1; /* the pass measured the first truncation only */
             }
             if (!is_first || !(is & BY_PASS))
-                measure_set(w, stage,
+                measure_set(w, stage, is,
                             (is & NEEDS_MASS) && !(is_first && (w->slot->flags & CLS_SLOT_TOTAL)));
         }
 #endif
+        if (stage == CLS_STAGE_END)
+            return c->complete;
         if (LISTED(w) && !list_begin(w, is))
             return 0;
         c->truncated = 1;
@@ -156,5 +189,4 @@ ONE_COPY int run_chain(row_job *w)
             return 1;
         make_cut(w, is, is_first);
     }
-    return c->complete;
 }

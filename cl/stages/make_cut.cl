@@ -58,36 +58,27 @@ static inline row_logits row_of_set(const row_job *w, const kept_set *set)
     return r;
 }
 
-/* Removes what is outside the set from the list; or, from a row that is searched, what was removed
- * from its top. Then finds the set's largest key; an upper cut is at that key, or there is none. */
-static inline void drop_top(row_job *w, const kept_set *before)
+/* Removes what is outside the set from the list. A row that is searched is read for its largest key
+ * before the next stage: see measure_set(). */
+static inline void drop_top(row_job *w, i32 upper_before)
 {
     kept_set *const set = &w->c.set;
     shortlist *const list = &w->list;
     const row_logits r = row_of_set(w, set);
-    i32 top = set->top_key;
-    if (LISTED(w)) {
-        SHORT_LOOP
-        for (u32 i = LOCAL_ID; i < list->n; i += WGS)
-            if (!(truncate_one(&r, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED))
-                list->rank[i] = RANK_REMOVED;
-        list_drop(list, w->c.kept);
-        w->c.kept = list->n;
-        w->c.weighed = 0.0f;
-        top = list->key[list->order[0]];
-    }
 #if SEARCH
-    else {
-        i32 lo = CLS_KEY_NONE;
-        w->r = r;
-        key_range(&r, &lo, &top, list->scratch);
-    }
+    w->finds_top = !w->listed;
+    w->upper_before = upper_before;
+    if (!w->listed)
+        return;
 #endif
-    if (set->upper_key != top)
-        upper_cut(set, top);
-    if (top == before->top_key && set->upper_first == 0 && set->upper_last == CLS_MAX_ID)
-        upper_cut(set, before->upper_key);
-    set->top_key = top;
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS)
+        if (!(truncate_one(&r, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED))
+            list->rank[i] = RANK_REMOVED;
+    list_drop(list, w->c.kept);
+    w->c.kept = list->n;
+    w->c.weighed = 0.0f;
+    new_top(set, upper_before, list->key[list->order[0]]);
 }
 
 /* Returns how many tokens lie inside the cuts. */
@@ -183,7 +174,7 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
         w->target = w->slot->min_keep;
     }
     if (w->cut == CUT_TOP || w->cut == CUT_TYPICAL)
-        drop_top(w, &before);
+        drop_top(w, before.upper_key);
 }
 #endif
 

@@ -26,66 +26,68 @@ typedef struct typical_search {
                           the least of their keys above the mean on */
 } typical_search;
 
-/* Returns the least distance from the mean depth that the set reaches, and in *nearer the measure
- * of what is nearer. The first distances are of few bits, as most tokens' are; then they lie around
- * where the measures of both ends put the answer, and, once that has missed, as it does among few
- * tokens, at thirds. */
-static inline u32 typical_distance(const row_job *w, const measure *m, u64 *nearer)
+/* The search for the least distance from the mean depth that the set reaches: an interval of
+ * distances, and what is measured at two of them. */
+typedef struct typical_distance {
+    u32 lo, hi, at, beyond;
+    u64 nearer, at_hi;    /* the measure of what is nearer than lo, and of all up to hi */
+    i32 hole_lo, hole_hi; /* the keys that are nearer than lo */
+    int missed;
+} typical_distance;
+
+/* The first distances are of few bits, as most tokens' are. Then they lie around where the measures
+ * of both ends put the answer; and, once that has missed, as it does among few tokens, at thirds.
+ */
+static inline void typical_try(typical_distance *d, u64 target)
 {
-    const u32 mean = w->mean;
-    u32 lo = 0, hi = CLS_MAX_DEPTH;
-    i32 hole_lo = 0, hole_hi = 0; /* the keys that are nearer than lo */
-    u64 at_hi = 0;
-    int missed = 0;
-    *nearer = 0;
-    while (lo < hi) {
-        const u32 width = hi - lo;
-        const u64 before = *nearer;
-        u32 at[2];
-        i32 key[CLS_PIVOTS];
-        u64 sum[CLS_PIVOTS];
-        if (hi == CLS_MAX_DEPTH || missed) {
-            const u32 third = hi == CLS_MAX_DEPTH ? min(width / 3, lo + (1u << 19)) : width / 3;
-            at[0] = lo + third;
-            at[1] = at[0] + third;
-        } else {
-            const f32 part = u64_to_f32(w->target - before) / u64_to_f32(at_hi - before);
-            const u32 middle = min((u32)(part * (f32)width), width - 1);
-            at[0] = lo + middle - min(middle, width / 16);
-            at[1] = lo + min(middle + width / 16, width - 1);
-        }
-        for (u32 i = 0; i < 2; i++) {
-            key[1 - i] = depth_q20_key(w->top, w->scale, mean + at[i]) - 1;
-            key[2 + i] = mean > at[i] ? depth_q20_key(w->top, w->scale, mean - at[i] - 1) - 1
-                                      : CLS_KEY_INF - 1;
-        }
-        set_above(w, m, key[3], hole_lo, hole_hi, key, sum);
-        for (u32 i = 0; i < 2; i++) {
-            const u64 reached = before + sum[1 - i] - sum[2 + i];
-            if (reached >= w->target && at[i] < hi) {
-                hi = at[i];
-                at_hi = reached;
-            } else if (reached < w->target && at[i] >= lo) {
-                lo = at[i] + 1;
-                *nearer = reached;
-                hole_lo = key[1 - i];
-                hole_hi = key[2 + i];
-            }
-        }
-        missed |= hi != CLS_MAX_DEPTH && hi - lo > width / 4;
+    const u32 width = d->hi - d->lo;
+    u32 before = width / 3, step = before;
+    if (d->hi == CLS_MAX_DEPTH) {
+        before = step = min(before, d->lo + (1u << 19));
+    } else if (!d->missed) {
+        const f32 part = u64_to_f32(target - d->nearer) / u64_to_f32(d->at_hi - d->nearer);
+        const u32 middle = min((u32)(part * (f32)width), width - 1);
+        before = middle - min(middle, width / 16);
+        step = min(width / 8, width - 1 - before);
     }
-    return lo;
+    d->at = d->lo + before;
+    d->beyond = d->at + step;
+}
+static inline void typical_narrow(typical_distance *d, u32 at, u64 measured, u64 target,
+                                  i32 hole_lo, i32 hole_hi)
+{
+    if (measured >= target && at < d->hi) {
+        d->hi = at;
+        d->at_hi = measured;
+    } else if (measured < target && at >= d->lo) {
+        d->lo = at + 1;
+        d->nearer = measured;
+        d->hole_lo = hole_lo;
+        d->hole_hi = hole_hi;
+    }
+}
+
+/* The key above which tokens are deeper than the mean by at most a distance, and that above which
+ * they are higher than it by more. */
+static inline i32 typical_low(const row_job *w, u32 distance)
+{
+    return depth_q20_key(w->top, w->scale, w->mean + distance) - 1;
+}
+static inline i32 typical_high(const row_job *w, u32 distance)
+{
+    return w->mean > distance ? depth_q20_key(w->top, w->scale, w->mean - distance - 1) - 1
+                              : key_of(w->top);
 }
 
 /* Goes on until a token must be located: that at which the measure from the top reaches w->target.
- * It returns 1 then. When it returns 0, `set` has the upper cut, and *at the lower one. */
+ * It returns 1 then. When it returns 0, `set` has the upper cut, and *at the lower one. It is a
+ * loop so that compilers that inline everything compile set_above() once. */
 ONE_COPY int typical_next(row_job *w, const measure *m, typical_search *t, kept_set *set,
                           interval *within, cut *at)
 {
-    const f32 top = w->top, scale = w->scale;
+    typical_distance d = {0, CLS_MAX_DEPTH, 0, 0, 0, 0, 0, 0, 0};
     i32 key[CLS_PIVOTS];
     u64 sum[CLS_PIVOTS];
-    int may_end_above = 1;
     if (t->step == TYPICAL_BELOW)
         return 0;
     if (t->step == TYPICAL_TIES) {
@@ -95,33 +97,53 @@ ONE_COPY int typical_next(row_job *w, const measure *m, typical_search *t, kept_
         at->id = CLS_MAX_ID;
         return 0;
     }
-    if (t->step == TYPICAL_BEGINS) {
-        u64 nearer;
-        const u32 mean = w->mean, distance = typical_distance(w, m, &nearer);
-        may_end_above = distance <= mean; /* else everything above the mean is nearer */
-        t->rest = w->target - nearer;
-        /* Tokens above key[0] and not above key[1], and those above key[2] and not above key[3],
-         * have the distance. */
-        key[0] = depth_q20_key(top, scale, mean + distance) - 1;
-        key[3] = mean > distance ? depth_q20_key(top, scale, mean - distance - 1) - 1 : key_of(top);
-        key[2] = may_end_above ? depth_q20_key(top, scale, mean - distance) - 1 : key[3];
-        key[1] = distance > 0 ? depth_q20_key(top, scale, mean + distance - 1) - 1 : key[2];
-        t->lowest = key[1] + 1;
-    } else { /* TYPICAL_ABOVE */
-        key[0] = key[1] = key[2] = at->key - 1;
-        key[3] = at->key;
+    const int begins = t->step == TYPICAL_BEGINS;
+    SHORT_LOOP
+    for (int searches = begins;;) {
+        i32 hi = CLS_KEY_INF, hole_lo = 0, hole_hi = 0;
+        if (searches) {
+            typical_try(&d, w->target);
+            key[0] = typical_low(w, d.beyond);
+            key[1] = typical_low(w, d.at);
+            key[2] = typical_high(w, d.at);
+            key[3] = hi = typical_high(w, d.beyond);
+            hole_lo = d.hole_lo;
+            hole_hi = d.hole_hi;
+        } else if (begins) {
+            /* Tokens above key[0] and not above key[1], and those above key[2] and not above
+             * key[3], have the distance. Beyond the mean everything above it is nearer. */
+            key[0] = typical_low(w, d.lo);
+            key[3] = typical_high(w, d.lo);
+            key[2] = d.lo <= w->mean ? depth_q20_key(w->top, w->scale, w->mean - d.lo) - 1 : key[3];
+            key[1] = d.lo > 0 ? typical_low(w, d.lo - 1) : key[2];
+        } else { /* TYPICAL_ABOVE */
+            key[0] = key[1] = key[2] = at->key - 1;
+            key[3] = at->key;
+        }
+        set_above(w, m, hi, hole_lo, hole_hi, key, sum);
+        if (!searches)
+            break;
+        const u32 width = d.hi - d.lo;
+        const u64 nearer = d.nearer;
+        typical_narrow(&d, d.at, nearer + sum[1] - sum[2], w->target, key[1], key[2]);
+        typical_narrow(&d, d.beyond, nearer + sum[0] - sum[3], w->target, key[0], key[3]);
+        d.missed |= d.hi != CLS_MAX_DEPTH && d.hi - d.lo > width / 4;
+        searches = d.lo < d.hi;
     }
-    set_above(w, m, CLS_KEY_INF, 0, 0, key, sum);
     within->lo = key[2];
     within->hi = key[3];
     within->at_lo = sum[2];
     within->at_hi = sum[3];
-    if (t->step == TYPICAL_ABOVE) {
+    if (!begins) {
         t->step = TYPICAL_TIES;
         w->target = sum[3] + t->rest - (t->at_head - sum[2]);
-    } else if (sum[2] - sum[3] < t->rest) {
+        return 1;
+    }
+    t->rest = w->target - d.nearer;
+    t->lowest = key[1] + 1;
+    if (sum[2] - sum[3] < t->rest) {
         t->step = TYPICAL_BELOW;
-        if (may_end_above)
+        if (d.lo <= w->mean)
             upper_cut(set, key[3]);
         within->lo = key[0];
         within->hi = key[1];
