@@ -127,7 +127,7 @@ cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t f
         return status;
     const cls_variant_set variants =
         features == CLS_FEATURES_ALL
-            ? CLS_ALL_VARIANTS
+            ? cls_variants_all()
             : cls_variants_of(features != 0 ? features : CLS_FEATURE_SHORTLIST);
     return cls_compile(context, dtypes != 0 ? dtypes : cls_context_dtypes(context), variants);
 }

@@ -6,7 +6,7 @@ cmake_DATA = clsample-config.cmake clsample-config-version.cmake
 EXTRA_DIST += packaging/debian packaging/amalgamation $(srcdir)/packaging/*.sh $(srcdir)/packaging/*.in
 
 # The library in one file, for programs that vendor it. The archive of a release has the folder `amalgamation`.
-single_files = amalgamation/*.[ch] amalgamation/*.txt amalgamation/*.md amalgamation/LICENSE
+single_files = amalgamation/*.[ch] amalgamation/*.txt amalgamation/*.md amalgamation/meson.build amalgamation/Android.mk amalgamation/LICENSE
 .PHONY: amalgamation
 amalgamation: amalgamation/clsample.c
 	@echo 'the library in one file, with its header and CMakeLists.txt: $(abs_builddir)/amalgamation'

@@ -177,6 +177,6 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
 	$(srcdir)/tests/scripts/*.run
 test_headers = $(srcdir)/tests/*/*.h

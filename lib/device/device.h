@@ -9,6 +9,11 @@
 
 /* ------------------------------------------------------------- source.c */
 
+#ifdef CLS_PACKED /* the strings of the library in one file: see packaging/amalgamation/pack.awk \
+                   */
+extern const unsigned short cls_pairs[][2];
+#endif
+
 /* Creates a program from source strings. Returns NULL and sets *code if OpenCL fails. */
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count,
                               cl_int *code);

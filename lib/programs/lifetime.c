@@ -26,6 +26,9 @@ cls_status cls_context_create_host(const cls_context_options *callers, cls_conte
     if (out == NULL)
         return cls_refuse("out is NULL");
     *out = NULL;
+#ifdef CLS_WITHOUT_HOST
+    return cls_refuse_call("this library was built without the host's sampler (CLS_WITHOUT_HOST)");
+#endif
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = cls_shape_of_host(&o, &shape);

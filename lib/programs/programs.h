@@ -89,12 +89,6 @@ enum {
 };
 typedef uint64_t cls_variant_set;
 #define CLS_VARIANT_BIT(v) (UINT64_C(1) << (v))
-#ifdef CLS_WITHOUT_SHARDS
-#define CLS_LEFT_OUT (UINT64_C(15) << CLS_SHARD_SURVEY_0) /* what only shards launch */
-#else
-#define CLS_LEFT_OUT UINT64_C(0)
-#endif
-#define CLS_ALL_VARIANTS (UINT64_MAX >> (64 - CLS_VARIANTS) & ~CLS_LEFT_OUT) /* the set of all */
 typedef struct cls_variant {
     const char *name; /* in messages and names of files */
     enum cls_kernel kernel;
@@ -124,6 +118,16 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features);
 
 /* Returns 1 if some of these variants, a bit each, can run steps that need these features. */
 int cls_variants_suffice(cls_variant_set variants, uint32_t features);
+
+/* Returns the features that a library in one file was built with: all, but for those of parts that
+ * CLS_WITHOUT_... left out. */
+uint32_t cls_features_built(void);
+
+/* Refuses features that were left out, by the names of the feature and of the macro. */
+cls_status cls_features_refuse(const char *where, uint32_t features);
+
+/* Returns all variants that some sampler uses, a bit each. */
+cls_variant_set cls_variants_all(void);
 
 /* Returns the variants that a sampler with these features has, a bit each. CLS_TOKEN_SMALL is
  * compiled only where cls_shape_wants_small_lists(). */
@@ -277,7 +281,7 @@ static inline cls_status cls_stored_open(cls_context *context, const cls_context
                ? CLS_OK
                : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                           "options->binary and options->cache_dir must be NULL, since this library "
-                          "was built without binaries");
+                          "was built without binaries (CLS_WITHOUT_BINARIES)");
 }
 #define cls_program_from_stored(context, program) 0
 #define cls_program_store(context, program) ((void)0)

@@ -177,6 +177,7 @@ cls_variant_set cls_variants_of(uint32_t features)
 {
     const uint32_t usual = features & CLS_FEATURE_SHORTLIST, lists = usual ? CLS_NEED_LONG_LIST : 0;
     cls_variant_set set = 0;
+    features &= cls_features_built();
     for (int k = 0; k < CLS_KERNELS; k++) {
         if (k == CLS_SELF_TEST ||
             (kernels[k].needed_by != 0 && (kernels[k].needed_by & features) == 0))
@@ -189,7 +190,21 @@ cls_variant_set cls_variants_of(uint32_t features)
         if (features & CLS_FEATURE_PLAIN)
             set |= CLS_VARIANT_BIT(cls_variant_find((enum cls_kernel)k, 0));
     }
-    return set & CLS_ALL_VARIANTS;
+    return set;
+}
+
+/* A variant that comes after one with all features that were built is never selected. */
+cls_variant_set cls_variants_all(void)
+{
+    const uint32_t built = cls_features_built();
+    cls_variant_set set = 0;
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        const uint32_t needed_by = kernels[cls_variants[v].kernel].needed_by;
+        if ((needed_by == 0 || (needed_by & built) != 0) &&
+            v <= cls_variant_find(cls_variants[v].kernel, built | CLS_NEED_LONG_LIST))
+            set |= CLS_VARIANT_BIT(v);
+    }
+    return set;
 }
 
 /* ------------------------------------------------------------------- features */
@@ -254,6 +269,50 @@ void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t bits)
                                   features[i]);
 }
 
+/* The features of the parts that the library in one file may leave out. */
+static const struct {
+    uint32_t features;
+    const char *macro;
+} left_out[] = {
+#ifdef CLS_WITHOUT_SHARDS
+    {CLS_FEATURE_SHARD, "CLS_WITHOUT_SHARDS"},
+#endif
+#ifdef CLS_WITHOUT_VERIFY
+    {CLS_FEATURE_VERIFY, "CLS_WITHOUT_VERIFY"},
+#endif
+#ifdef CLS_WITHOUT_SEARCH
+    {CLS_FEATURE_SEARCH, "CLS_WITHOUT_SEARCH"},
+#endif
+#ifdef CLS_WITHOUT_SAMPLERS
+    {CLS_FEATURE_SAMPLERS | CLS_FEATURE_WATERMARK, "CLS_WITHOUT_SAMPLERS"},
+#endif
+#ifdef CLS_WITHOUT_OUTPUTS
+    {CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS, "CLS_WITHOUT_OUTPUTS"},
+#endif
+    {0, ""},
+};
+enum { LEFT_OUT = sizeof left_out / sizeof left_out[0] };
+
+uint32_t cls_features_built(void)
+{
+    uint32_t built = CLS_FEATURES_ALL;
+    for (int i = 0; i < LEFT_OUT; i++)
+        built &= ~left_out[i].features;
+    return built;
+}
+
+cls_status cls_features_refuse(const char *where, uint32_t bits)
+{
+    char names[CLS_FEATURE_NAMES];
+    for (int i = 0; i < LEFT_OUT; i++)
+        if ((bits & left_out[i].features) != 0) {
+            cls_features_name(names, bits & left_out[i].features);
+            return cls_refuse_call("%s%s, which this library was built without (%s)", where, names,
+                                   left_out[i].macro);
+        }
+    return CLS_OK;
+}
+
 cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t requested)
 {
     if (dtypes >> CLS_DTYPES != 0)
@@ -269,5 +328,6 @@ cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t reque
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%sfeatures is 0x%x, which has bits beyond the features", where,
                         (unsigned)requested);
-    return CLS_OK;
+    return requested == CLS_FEATURES_ALL ? CLS_OK /* all that the library has */
+                                         : cls_features_refuse("features has ", requested);
 }

@@ -51,6 +51,9 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
     const uint32_t missing = features & CLS_FEATURES_ALL & ~s->features;
     if (missing == 0)
         return CLS_OK;
+    const cls_status status = cls_features_refuse("this needs ", missing);
+    if (status != CLS_OK)
+        return status;
     if (s->no_late_compile) {
         s->missing_of_step = missing;
         char names[CLS_FEATURE_NAMES];

@@ -261,6 +261,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     s->rollback = o.max_rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
     s->features = (o.features != 0 ? o.features : CLS_FEATURE_SHORTLIST) | cls_test_features;
+    s->features &= cls_features_built();
     s->no_late_compile = o.no_late_compile;
     /* At least one entry, since the latest token decides whether a request has ended. */
     s->layout = CLS_LAYOUT(s->counts, o.max_history != 0 ? o.max_history : 1, o.max_rollback);

@@ -159,6 +159,7 @@ cls_status cls_compile(cls_context *context, uint32_t dtypes, cls_variant_set va
 cls_status cls_sampler_add_features(cls_sampler *s, uint32_t features)
 {
     const cls_variant_set variants = cls_variants_of(features);
+    features &= cls_features_built();
     if (s->host != NULL) { /* nothing is compiled for the host */
         s->features = features;
         return CLS_OK;

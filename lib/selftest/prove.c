@@ -97,6 +97,10 @@ static cls_status select_cases(cls_selftest_run *t, int variant)
     t->selection.methods = UINT32_C(1) << CLS_VERIFY_STANDARD;
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
         uint32_t more = 0;
+#ifdef CLS_WITHOUT_GRAMMARS
+        if (cls_selftest_cases[i].with & WITH_GRAMMAR)
+            continue;
+#endif
         if (!(cls_selftest_cases[i].proves & CLS_VARIANT_BIT(variant)))
             continue;
         status = find_features(s, i, &more);

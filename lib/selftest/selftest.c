@@ -57,6 +57,10 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
     cls_selftest_report report;
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+#ifdef CLS_SOME_FEATURES
+    return cls_refuse_call("cls_selftest() runs all stages, but this library was built without "
+                           "some (CLS_WITHOUT_...); it proves each program that it compiles");
+#endif
     if (callers != NULL) {
         const cls_status status = CLS_STRUCT_READ_OUTPUT(&report, callers, "report");
         if (status != CLS_OK)

@@ -214,6 +214,9 @@ static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t 
     plan->missing = missing;
     if (missing == 0)
         return CLS_OK;
+    const cls_status status = cls_features_refuse("the call needs ", missing);
+    if (status != CLS_OK)
+        return status;
     cls_features_name(names, missing);
     return cls_refuse_call(
         "the sampler is not compiled for what the call needs: create it with %s in "

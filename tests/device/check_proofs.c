@@ -95,7 +95,7 @@ START_TEST(compiled)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    must(cls_compile(context, 1u << CLS_F32, cls_variants_all()));
     const cls_shape *const shape = &context->shape, *const wanted = &context->requested_shape;
     ck_assert_uint_eq(shape->work_group, wanted->work_group);
     ck_assert_uint_eq(shape->row_group, wanted->row_group);
@@ -116,7 +116,7 @@ START_TEST(all_pairs)
     for (uint32_t features = 1; features <= CLS_FEATURES_ALL; features++)
         samplers[features - 1] = cls_variants_of(features);
     const uint32_t n = sort_sets(samplers, CLS_FEATURES_ALL);
-    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    must(cls_compile(context, 1u << CLS_F32, cls_variants_all()));
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
         cls_variant_set *pairs;
         const uint32_t count = list_pairs(v, samplers, n, &pairs);
@@ -148,7 +148,7 @@ START_TEST(idle)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    must(cls_compile(context, 1u << CLS_F32, cls_variants_all()));
     for (int v = 0; v < CLS_VARIANTS; v++) {
         cls_variant_set launched;
         must(cls_prove(context, v, CLS_F32, &launched));
@@ -166,7 +166,7 @@ START_TEST(lengths)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const uint32_t usual = cls_test_proof_vocab;
-    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    must(cls_compile(context, 1u << CLS_F32, cls_variants_all()));
     for (uint32_t i = 0; i < fixture_by_size(1, 3, 3); i++)
         for (int v = 0; v < CLS_VARIANTS; v++) {
             cls_variant_set launched;
@@ -182,7 +182,7 @@ START_TEST(smaller)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    must(cls_compile(context, 1u << CLS_F32, cls_variants_all()));
     for (int v = 0; v < CLS_VARIANTS; v++)
         for (int w = 0; w < v; w++) {
             cls_program *const p = &context->program[0][v];

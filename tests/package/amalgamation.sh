@@ -31,7 +31,7 @@ draws() {
         ./minimal >tokens 2>&1
     same "the tokens of $*" tokens expected
 }
-bytes() { size clsample.o | awk 'NR == 2 { print $1 + $2 }'; }
+bytes() { size -A clsample.o | awk '/^\.(text|rodata|data)/ { n += $2 } END { print n }'; }
 
 # Of what bootstrap does not install, zip is the likeliest to slip in.
 mkdir without && printf '#!/bin/sh\nexit 127\n' >without/zip && chmod +x without/zip
@@ -52,19 +52,35 @@ fi
 says '-ffast-math' 'not -ffast-math' cc.log
 
 compile "$cc" -Os && draws "$cc" && whole=$(bytes) && echo "$whole bytes in all"
-for part in SHARDS SELFTEST BINARIES; do
-    compile "$cc" -Os -DCLS_WITHOUT_$part && draws "$cc" "without $part" &&
-        echo "$((whole - $(bytes))) bytes less with CLS_WITHOUT_$part"
-done
-compile "$cc" -Os -DCLS_WITHOUT_SHARDS -DCLS_WITHOUT_SELFTEST -DCLS_WITHOUT_BINARIES &&
-    draws "$cc" 'without all parts' && echo "$(bytes) bytes without all of them"
-for call in cls_shard_create cls_selftest cls_context_export; do
-    printf '#define CL_TARGET_OPENCL_VERSION 120\n#include "clsample.h"\n%s\n' \
-        "void (*f)(void) = (void (*)(void))$call; int main(void) { return f == 0; }" >call.c
+# refuses PARTS: what needs one of these parts, and nothing else, is refused by the macro's name.
+refuses() {
     # shellcheck disable=SC2086
-    "$cc" -w -I"$single" call.c clsample.o $libraries -o call 2>cc.log
-    says "$call without its part" "undefined reference to .$call" cc.log
+    "$cc" -w -I"$single" "$top/tests/package/left_out.c" clsample.o $libraries -o left_out \
+        2>cc.log && ./left_out >asked || no_ "left_out: $(cat cc.log asked)"
+    awk -v parts=" $1 " '
+        { named = match($0, /CLS_WITHOUT_[A-Z]+/) ? substr($0, RSTART + 12, RLENGTH - 12) : "" }
+        named == "" ? index(parts, " " $1 " ") : !index(parts, " " named " ")' asked >wrong
+    if [ -s asked ] && [ ! -s wrong ]; then yes_; else no_ "without $1: $(head -3 wrong)"; fi
+}
+refuses ''
+parts=$(sed -n 's/.*foreach(part \(.*\))/\1/p' "$single/CMakeLists.txt")
+all=
+for part in $parts; do
+    all="$all -DCLS_WITHOUT_$part"
+    compile "$cc" -Os "-DCLS_WITHOUT_$part" && draws "$cc" "without $part" || continue
+    echo "$((whole - $(bytes))) bytes less with CLS_WITHOUT_$part"
+    case $part in
+    HOST) refuses 'HOST SELFTEST' ;;
+    SAMPLERS) refuses 'SAMPLERS VERIFY' ;;
+    *) refuses "$part" ;;
+    esac
 done
+# shellcheck disable=SC2086 # a list of words
+compile "$cc" -Os $all && draws "$cc" 'without all parts' && refuses "$parts"
+# shellcheck disable=SC2086
+compile "$cc" -Os $(echo "$all" | sed 's/-DCLS_WITHOUT_BINARIES//') &&
+    draws "$cc" 'usual sampling' && echo "$(bytes) bytes for usual sampling with cache_dir" &&
+    [ "$(bytes)" -le 250000 ] || no_ 'usual sampling takes more than 250,000 bytes'
 
 if command -v cmake >/dev/null; then
     project() { # COMMAND: examples/minimal.c as a project whose CMakeLists.txt gets clsample by it
@@ -93,6 +109,38 @@ add_subdirectory(third_party/clsample)'
 FetchContent_Declare(clsample URL ${CMAKE_SOURCE_DIR}/clsample.tar SOURCE_SUBDIR amalgamation)
 FetchContent_MakeAvailable(clsample)'
 fi
+if command -v meson >/dev/null; then
+    rm -rf project out tokens
+    mkdir -p project/subprojects
+    cp -R "$single" project/subprojects/clsample
+    cp "$top/examples/minimal.c" project
+    cat >project/meson.build <<'EOC'
+project('program', 'c')
+executable('minimal', 'minimal.c', dependencies: [
+  dependency('clsample', fallback: ['clsample', 'clsample_dep']),
+  meson.get_compiler('c').find_library('OpenCL')])
+EOC
+    CC=$cc meson setup -Dclsample:without=SHARDS,HOST out project >meson.log 2>&1 &&
+        ninja -C out >>meson.log 2>&1 && out/minimal >tokens 2>&1
+    same "meson: $(tail -3 meson.log)" tokens expected
+fi
+# What ndk-build does with a module, as far as Android.mk needs it.
+rm -rf ndk tokens && mkdir ndk
+: >ndk/clear.mk
+cat >ndk/static.mk <<'EOC'
+lib$(LOCAL_MODULE).a: $(LOCAL_PATH)/$(LOCAL_SRC_FILES)
+	$(CC) $(LOCAL_CFLAGS) $(LOCAL_C_INCLUDES:%=-I%) -c $< -o $(LOCAL_MODULE).o
+	$(AR) rc $@ $(LOCAL_MODULE).o
+EOC
+printf '%s\n' "my-dir = $single" 'CLEAR_VARS = ndk/clear.mk' \
+    'BUILD_STATIC_LIBRARY = ndk/static.mk' \
+    'CLSAMPLE_WITHOUT = SHARDS VERIFY' "include $single/Android.mk" >ndk/Makefile
+MAKEFLAGS='' MFLAGS='' make -f ndk/Makefile CC="$cc" libclsample.a >make.log 2>&1 &&
+    # shellcheck disable=SC2086
+    "$cc" -I"$single" "$top/examples/minimal.c" libclsample.a $libraries -o minimal 2>>make.log &&
+    ./minimal >tokens 2>&1
+same "Android.mk: $(tail -3 make.log)" tokens expected
+says "Android.mk's parts" 'DCLS_WITHOUT_SHARDS -DCLS_WITHOUT_VERIFY' make.log
 # The README's own commands.
 cp "$single/clsample.c" "$single/clsample.h" "$top/examples/minimal.c" .
 sed -n 's/^    \(cc .*\)/\1/p' "$single/README.md" |
