@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Fails, and names the lines, where a C, kernel, shell, awk or Python file or a page is wider than
-# 100 columns, or where clang-format would change a C or kernel file. Man pages, data and rows of
-# tables, which cannot be broken, are exempt. Only clang-format 14 formats as the tree is formatted;
-# without it, and in a folder that is no git checkout, a part is left out and named.
+# 100 columns, or where clang-format would change a C or kernel file. Man pages, data, rows of
+# tables and pictures, which cannot be broken, are exempt. Only clang-format 14 formats as the tree
+# is formatted; without it, and in a folder that is no git checkout, a part is left out and named.
 # usage: lint.sh                          CLANG_FORMAT: the program's name
 set -u
 cd "$(dirname "$0")/.." || exit 99
@@ -20,7 +20,7 @@ failed=0
 # shellcheck disable=SC2086 # lists of words
 LC_ALL=C awk '
     { gsub(/[\200-\277]/, "") }
-    FILENAME ~ /\.md$/ && /^\|/ || FILENAME ~ /_mutants\.sh$/ && /^[0-9]@/ { next }
+    FILENAME ~ /\.md$/ && /^(\||!\[)/ || FILENAME ~ /_mutants\.sh$/ && /^[0-9]@/ { next }
     length($0) > 100 {
         printf "%s:%d: %d columns\n", FILENAME, FNR, length($0)
         wide = 1
