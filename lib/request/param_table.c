@@ -25,12 +25,12 @@
 const cls_param cls_param_table[] = {
     CLS_PARAMS(ROW_OF_OPTION, ) CLS_PARAMS_WITHOUT_OPTION(ROW, ) CLS_LISTS(ROW_OF_LIST, ) /* */
 };
-enum { ROWS = sizeof cls_param_table / sizeof cls_param_table[0] };
-const cls_param *const cls_param_end = cls_param_table + ROWS;
+enum { PARAM_ROWS = sizeof cls_param_table / sizeof cls_param_table[0] };
+const cls_param *const cls_param_end = cls_param_table + PARAM_ROWS;
 
 const cls_param *cls_param_by_id(uint32_t id)
 {
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < PARAM_ROWS; i++)
         if (cls_param_table[i].id == id)
             return &cls_param_table[i];
     return NULL;
@@ -73,7 +73,7 @@ cls_status cls_param_refuse(const char *field, double value, const char *range)
 
 cls_status cls_params_check_ranges(const cls_params *params)
 {
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < PARAM_ROWS; i++) {
         const cls_param *const param = &cls_param_table[i];
         const double value = number_in(param, params);
         if (param->range != NULL && !(value >= param->least && value <= param->most))
