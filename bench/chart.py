@@ -15,8 +15,8 @@ import sys
 
 CASES = {
     "greedy": "greedy",
-    "topk": "top-k 50, top-p .9",
-    "topp_flat": "top-p .9, flat rows",
+    "topk": "top-k 50, top-p 0.9",
+    "topp_flat": "top-p 0.9, flat rows",
     "penalties": "penalties, top-k, top-p",
     "sigma": "top-n-sigma, top-k 100",
 }
