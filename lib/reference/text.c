@@ -137,7 +137,7 @@ cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output)
         next.ends = cls_text_stops(h, id, h->slot.outputs + 1) |
                     (next.grammar == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK);
     }
-    if (cls_text_loops(h, entry) == CLS_ROW_LOOP)
+    if ((h->slot.flags & CLS_SLOT_LOOPS_THINK) && cls_text_loops(h, entry) != CLS_ROW_OK)
         next.thinking = 1 + h->slot.thinking_budget; /* its end is due */
     return next;
 }
