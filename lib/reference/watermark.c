@@ -15,21 +15,22 @@ static uint32_t output_before(const cls_host_slot *h, uint32_t back)
     return entry & CLS_ENTRY_OUTPUT ? entry & CLS_ENTRY_ID : CLS_WATERMARK_NONE;
 }
 
-/* Sets ids to the context of the token that is `back` places before the next one. Nothing before a
- * token that is no output belongs to it. */
-static void context_of(const cls_host_slot *h, uint32_t back, uint32_t ids[CLS_WATERMARK_MOST])
+/* Sets ids to the context, of w tokens, of the token that is `back` places before the next one.
+ * Nothing before a token that is no output belongs to it. */
+static void context_of(const cls_host_slot *h, uint32_t w, uint32_t back,
+                       uint32_t ids[CLS_WATERMARK_MOST])
 {
-    const uint32_t w = h->slot.watermark;
     for (uint32_t i = w, id = 0; i > 0; i--)
         ids[i - 1] = id = id != CLS_WATERMARK_NONE ? output_before(h, back + w + 1 - i) : id;
 }
 
-static int context_repeats(const cls_host_slot *h, const uint32_t ids[CLS_WATERMARK_MOST])
+static int context_repeats(const cls_host_slot *h, uint32_t w,
+                           const uint32_t ids[CLS_WATERMARK_MOST])
 {
-    const uint32_t w = h->slot.watermark, known = CLS_LAYOUT_HISTORY(h->layout) - w;
+    const uint32_t known = CLS_LAYOUT_HISTORY(h->layout) - w;
     uint32_t earlier[CLS_WATERMARK_MOST];
     for (uint32_t back = 1; back <= known && back <= CLS_WATERMARK_POSITIONS; back++) {
-        context_of(h, back, earlier);
+        context_of(h, w, back, earlier);
         if (output_before(h, back) != CLS_WATERMARK_NONE &&
             memcmp(ids, earlier, w * sizeof *ids) == 0)
             return 1;
@@ -49,11 +50,11 @@ static void hash_context(const uint32_t *ids, uint32_t w, const uint32_t key[2],
 
 void cls_watermark_draw(cls_sampled *w)
 {
-    const cls_slot *const slot = &w->slot;
+    const cls_slot *const slot = &w->slot; /* the parameters of this row's phase */
     uint32_t ids[CLS_WATERMARK_MOST], state[4], words[4];
     cls_marked best = marked_none();
-    context_of(w->request, 0, ids);
-    if (context_repeats(w->request, ids))
+    context_of(w->request, slot->watermark, 0, ids);
+    if (context_repeats(w->request, slot->watermark, ids))
         return;
     hash_context(ids, slot->watermark, slot->watermark_key, state);
     for (uint32_t i = 0; i < w->n; i++) {
