@@ -157,7 +157,7 @@ static void ban_ngrams(cls_sampled *w, uint32_t n)
 
 static void ban_stops(cls_sampled *w)
 {
-    if (w->slot.outputs >= w->slot.min_tokens || cls_text_leaves_ends(w->request))
+    if (w->slot.outputs >= w->request->slot.min_tokens || cls_text_leaves_ends(w->request))
         return;
     for (uint32_t i = 0; i < w->params.stop_ids.count; i++)
         w->z[w->params.stop_ids.ids[i]] = -INFINITY;
