@@ -54,7 +54,7 @@ enum {
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, it compiles survey-row, pass-row and
  * distribution-row without a spill, and three groups run at the same time instead of two.
- * token-list spills 1,044 bytes with 80 and 20 with 128 (doc/kernels.md). */
+ * token-list spills 1,044 bytes with 80 and 12 with 128 (doc/kernels.md). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = {"self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0},
     [CLS_SLOTS_0] = {"slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80},
