@@ -323,9 +323,9 @@ void cli_put(const char *text, const json_t *object);
 /* Ends the process if stdout cannot be written. main() calls it after a command. */
 void cli_flush_output(void);
 
-/* "nan, inf"; "ok" for 0. */
-#define CLI_STATUS_WORDS 80 /* room for all words */
-const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS]);
+/* "nan, inf", with `between` between the words; "ok" for 0. */
+#define CLI_STATUS_WORDS 96 /* room for all words */
+const char *cli_status_words(int32_t status, const char *between, char words[CLI_STATUS_WORDS]);
 
 /* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
@@ -409,13 +409,5 @@ typedef struct cli_array {
 void cli_array_open(cli_input what, const char *path, int32_t dtype, cli_npy *npy,
                     cli_array *array);
 void cli_array_read(cli_npy *npy, const cli_picked *picked, cli_array *array);
-
-const char *cli_dtype_word(int32_t dtype); /* the word that --dtype takes */
-
-/* Token ids. */
-typedef struct cli_ids {
-    const int32_t *ids; /* NULL: no ids */
-    uint32_t count;
-} cli_ids;
 
 #endif
