@@ -21,7 +21,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/ch
 	tests/unit/check_watermark
 long_tests = tests/device/check_shard_contexts \
 	tests/device/check_tiers tests/device/check_binaries \
-	tests/stress/check_verify_chance tests/stress/check_verify_law
+	tests/stress/check_verify_law
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
 shape_tests = tests/device/check_tiers tests/scripts/shapes $(texts:.run=)
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
