@@ -5,7 +5,7 @@
 # first, so that all end at about the same time with -j.
 short_tests = tests/device/check_head tests/device/check_shards tests/device/check_shard_calls \
 	tests/device/check_small_list tests/device/check_guards \
-	tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
+	tests/stress/check_threads tests/stress/check_threads_stub \
 	tests/unit/check_reference
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
 	tests/device/check_refused tests/device/check_goldens \
@@ -110,7 +110,7 @@ endif
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/script.c \
-	tests/support/load.c tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
+	tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
 	tests/support/twin.c tests/support/automaton.c
