@@ -844,6 +844,41 @@ START_TEST(what_samplers_have)
 }
 END_TEST
 
+/* ------------------------------------------------------------------- small lists */
+
+/* The usual shape as on a device with little local memory. On a device of groups of one item the
+ * variant is forced, since PoCL takes many minutes to compile such programs for larger groups. */
+static cls_context *little(device *d)
+{
+    cls_context_options o = default_context_options();
+    o.dtypes = 1u << CLS_F32;
+    o.max_local_mem_size = 32768;
+    cls_context *const context = fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
+    cls_test_small_lists = context->shape.row_group == 1;
+    ck_assert(cls_shape_wants_small_lists(&context->shape));
+    return context;
+}
+
+/* The programs that such a context has, and their local memory. The list's entries take 24 bytes
+ * each. */
+START_TEST(small_lists)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = little(d);
+    cls_program_info info = {.struct_size = sizeof info};
+    uint64_t local[2] = {0, 0};
+    must(cls_context_compile(context, 0, 0));
+    for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
+        for (int k = 0; k < 2; k++)
+            if (strcmp(info.name, k ? "token-list" : "token-small") == 0)
+                local[k] = info.local_mem_size;
+    printf("%s: local memory of token-small: %llu, of token-list: %llu bytes\n", d->name,
+           (unsigned long long)local[0], (unsigned long long)local[1]);
+    ck_assert_uint_gt(local[0], 0);
+    ck_assert_uint_ge(local[1] - local[0], 24 * (context->shape.shortlist - CLS_SMALL_LIST));
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     all = argc > 1 && strcmp(argv[1], "all") == 0;
@@ -860,5 +895,6 @@ int main(int argc, char **argv)
     add_device_test(build_logs);
     add_device_test(another_thread);
     add_device_test(exports);
+    add_device_test(small_lists);
     return fixture_end();
 }
