@@ -363,10 +363,9 @@ typedef struct cli_npy {
     uint64_t bytes_read; /* bytes that were read so far */
 } cli_npy;
 
-/* cli_npy_open() reads the header, so that the caller can check type and shape.
- * cli_npy_rows() then reads the selected rows, which must be within the shape, and closes the
- * file. cli_npy_close() closes it without reading. cli_npy_read() reads all; data is NULL if the
- * array is empty. */
+/* cli_npy_open() reads the header, so that the caller can check type and shape. cli_npy_rows() then
+ * reads the selected rows, which must be within the shape, and closes the file. cli_npy_close()
+ * closes it without reading. cli_npy_read() reads all; data is NULL if the array is empty. */
 void cli_npy_open(const char *path, cli_npy *array);
 void cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);

@@ -187,9 +187,8 @@ int cls_cmd_explain(int argc, char **argv)
                 q.request.rows);
     for (uint32_t i = 0; i < q.request.rows; i++)
         if (q.request.rules[i].post_thinking != NULL)
-            cli_die(
-                "explain shows the stages of one phase: give the parameters of the row's phase, "
-                "without \"post_thinking\"");
+            cli_die("explain shows the stages of one phase: give the parameters of the row's "
+                    "phase, without \"post_thinking\"");
     const int code = explain(&q);
     cls_grammar_destroy(q.request.grammar);
     return code;

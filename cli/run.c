@@ -339,8 +339,8 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
         run_add(&t, "line %" PRIu32, s->line);
         if (changed != NULL)
             run_add(&t,
-                    ", row %" PRId32 ": the logits, the mask or the bias have changed since the "
-                    "text was written",
+                    ", row %" PRId32
+                    ": the logits, the mask or the bias have changed since the text was written",
                     int_at(changed, 0));
         else if (strcmp(s->verb, "step") == 0 && !refused && !is_refused)
             explain_step(host, script, i, is, &t);
@@ -640,8 +640,7 @@ int cls_cmd_run(int argc, char **argv)
          "also run on this device, whose number clsample devices prints"},
         {"sides", CLI_STRING, &c->sides, "LIST",
          "the sides to compare with the host: device, each, moved, out-of-order, ahead, svm, "
-         "alone, "
-         "permuted, shards-2, shards-3, shards-5, host-each, host-moved, host-alone, "
+         "alone, permuted, shards-2, shards-3, shards-5, host-each, host-moved, host-alone, "
          "host-permuted, or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},
