@@ -155,7 +155,6 @@ void twin_begin(twin *t)
         ck_assert_uint_ne(cls_shard_digest(s->shard), 0);
         ck_assert_uint_eq(cls_shard_digest(s->shard), cls_shard_digest(t->side[1].shard));
     }
-    t->exchanges = 0;
 }
 
 void twin_exchange(twin *t)
@@ -164,7 +163,6 @@ void twin_exchange(twin *t)
     for (uint32_t i = 0; i < t->n; i++)
         shards[i] = t->side[1 + i].shard;
     split_gather(shards, t->n, &t->partials, &t->partials_size);
-    t->exchanges++;
 }
 
 void twin_finish(twin *t)
