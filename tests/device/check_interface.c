@@ -297,13 +297,12 @@ END_TEST
 START_TEST(lifetimes)
 {
     device *const d = fixture_device(_i);
-    cls_context *context;
     cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     char log[64] = "untouched";
     o.build_log = log;
     o.build_log_size = sizeof log;
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     ck_assert(memchr(log, 0, sizeof log) != NULL && strcmp(log, "untouched") != 0);
     batch *const b = batch_new(2, 100, CLS_F32, 0, 0);
     client s;

@@ -71,14 +71,6 @@ static void expect_programs(const cls_context *context, const char *names)
                   programs_of(context), names);
 }
 
-/* The same shape as in other tests, which is already compiled, but a separate context. */
-static cls_context *new_context(device *d, const cls_context_options *o)
-{
-    cls_context *context = NULL;
-    must(cls_context_create(d->context, d->id, o, &context));
-    return context;
-}
-
 static cls_context_options options(void)
 {
     cls_context_options o = default_context_options();

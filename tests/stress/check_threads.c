@@ -301,11 +301,10 @@ START_TEST(keepers)
                    rounds = computes() ? 1 : fixture_by_size(5, 20, 50);
     static keeper k[MOST];
     for (uint32_t round = 0; round < rounds; round++) {
-        cls_context *context;
         pthread_barrier_t made;
         cls_context_options o = default_context_options();
         o.dtypes = 1u << CLS_F32;
-        must(cls_context_create(d->context, d->id, &o, &context));
+        cls_context *context = new_context(d, &o);
         ck_assert_int_eq(pthread_barrier_init(&made, NULL, threads), 0);
         for (uint32_t i = 0; i < threads; i++)
             k[i] = (keeper){.d = d,

@@ -62,6 +62,9 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
 /* Does the same for any options. subgroups: as for test_subgroups(). */
 cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t subgroups);
 
+/* Creates a context that the caller destroys. */
+cls_context *new_context(device *d, const cls_context_options *o);
+
 /* Make calls that must not fail. The message names the call that failed. */
 #define must(call) must_status((call), #call, __FILE__, __LINE__)
 void must_status(cls_status status, const char *call, const char *file, int line);

@@ -42,7 +42,7 @@ typedef struct twin {
     twin_side side[1 + SPLIT_MOST];        /* side 0 has the whole vocabulary, side 1 is shard 0 */
     uint32_t sides;                        /* 1 + n */
     size_t offset[TWIN_RESULTS + 1], size; /* of the results, in bytes */
-    unsigned char *partials; /* of the last exchange */
+    unsigned char *partials;               /* of the last exchange */
     size_t partials_size;
     uint32_t faults; /* differences so far, each of which is printed */
 } twin;
