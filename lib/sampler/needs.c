@@ -9,9 +9,7 @@ cls_status cls_needs_create(cls_needs *needs, uint32_t shortlist)
 {
     needs->shortlist = shortlist;
     needs->listed = calloc((size_t)shortlist + 1, sizeof *needs->listed);
-    return needs->listed != NULL
-               ? CLS_OK
-               : cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for what slots need");
+    return needs->listed != NULL ? CLS_OK : cls_no_memory("what slots need");
 }
 
 uint32_t cls_needs_listed(const cls_slot *slot)

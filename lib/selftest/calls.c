@@ -268,7 +268,7 @@ cls_status cls_selftest_verify(cls_selftest_run *t)
     size_t at = 0;
     cls_status status = CLS_OK;
     if (f.rows == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     for (uint32_t i = 0; i < SELFTEST_REQUESTS; i++) {
         if (cls_selftest_position(&t->selection, cls_selftest_verified_cases[i]) < 0)
             continue;

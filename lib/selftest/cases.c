@@ -364,7 +364,7 @@ cls_status cls_selftest_grammar(uint32_t i, uint32_t vocab, cls_params *p)
     uint32_t *const next = malloc((size_t)2 * STATES * vocab * sizeof *next);
     int32_t *const ids = (int32_t *)next + (size_t)STATES * vocab;
     if (next == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     for (uint32_t s = 0; s < STATES; s++) {
         uint64_t n = offsets[s];
         for (uint32_t id = 0; id < vocab; id++)

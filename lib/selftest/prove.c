@@ -157,7 +157,7 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, cls_varia
     cls_selftest_run *const t = cls_selftest_new(context);
     *launched = 0;
     if (t == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     t->dtype = dtype;
     const uint32_t tiles = proof_shape(&context->shape, &t->selection.vocab);
     cls_status status = cls_selftest_open(t, has_sampler ? CLS_FEATURES_ALL : 0);

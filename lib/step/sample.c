@@ -172,6 +172,5 @@ cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *ro
     const cl_int code = clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
                                             s->last_event != NULL ? 1 : 0,
                                             s->last_event != NULL ? &s->last_event : NULL, NULL);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the row records");
+    return cls_opencl_status(code, "cannot read the row records");
 }

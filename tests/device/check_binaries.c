@@ -48,7 +48,7 @@ void check_tokens(device *d, cls_context *context)
         p->top_p = row % 2 ? 0.9f : 1.0f;
         p->min_p = row % 4 == 1 ? 0.01f : 0.0f;
     }
-    batch_check(b, d, context, 0);
+    batch_check(b, d, context);
     batch_free(b);
 }
 

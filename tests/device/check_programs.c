@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that a context, a sampler and a slot call compile the programs that they need and no
- * others, what is refused instead, that compiling ahead saves later compilation, and that
- * every variant of a kernel gives the same bits.
+ * others, what is refused instead, and that compiling ahead saves later compilation.
  *
  *     check_programs        exports the programs that compile quickly
  *     check_programs all    exports all of them, which PoCL compiles once more for it */
@@ -241,10 +240,8 @@ START_TEST(by_need)
     must(cls_slot_reset(s.sampler, 1));
     must(cls_slot_append_prompt(s.sampler, 0, prompt, 2));
     ck_assert_uint_eq(t.calls, 0);
-    expect_programs(
-        context,
-        "self-test slots slots-state prepare survey survey-row token-list token-row token-all pass "
-        "pass-row search search-row search-all");
+    expect_programs(context, "self-test slots slots-state prepare survey survey-row token-list "
+                             "token-row token-all pass pass-row search search-row search-all");
     close_subject(&s);
 
     /* All that is there: another sampler compiles nothing, nor does a call ahead. */
@@ -608,8 +605,6 @@ END_TEST
 
 /* --------------------------------------------------------------------------- exports */
 
-static batch *some_batch(int level, int dtype, rng *r);
-
 /* What a context exports grows with its programs, and serves one without a compiler. */
 START_TEST(exports)
 {
@@ -647,12 +642,13 @@ START_TEST(exports)
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
         ck_assert_msg(info.origin == CLS_ORIGIN_BINARY, "%s is of origin %u", info.name,
                       info.origin);
-    rng r = {fixture_seed() + 3};
-    for (int level = 0; level < (everything ? 6 : 2); level++) {
-        batch *const b = some_batch(level, CLS_F32, &r);
-        batch_check(b, d, context, everything && level % 2);
-        batch_free(b);
+    subject s = subject_of(d, context, 0);
+    for (int w = WISH_USUAL; w < (everything ? WISHES : WISH_USUAL + 1); w++) {
+        const cls_params p = params_of((wish)w);
+        must(begin(&s, &p));
+        steps(&s, 3, "from a binary");
     }
+    close_subject(&s);
     must_fail(compile(context, 1u << CLS_BF16, 0), CLS_UNSUPPORTED_DEVICE, "has no compiler");
     expect_programs(context, before);
     fake.no_compiler = 0;
@@ -848,218 +844,38 @@ START_TEST(what_samplers_have)
 }
 END_TEST
 
-/* -------------------------------------------------- each variant against each other */
+/* ------------------------------------------------------------------- small lists */
 
-enum { LEVELS = 8, BATCH = 6, TOP = 4, CANDIDATES = 9 };
-
-/* Rows that need more and more: nothing, lists, a search, penalties, masks and
- * biases, all samplers, histories, all of it with forced ids. */
-static batch *some_batch(int level, int dtype, rng *r)
+/* The usual shape as on a device with little local memory. On a device of groups of one item the
+ * variant is forced, since PoCL takes many minutes to compile such programs for larger groups. */
+static cls_context *little(device *d)
 {
-    const uint32_t vocab = 1025 + rng_below(r, 2000);
-    batch *const b = batch_new(BATCH, vocab, dtype, 0, 0);
-    b->history = 60;
-    if (level >= 5)
-        batch_random(b, r);
-    for (uint32_t row = 0; row < BATCH && level < 5; row++) {
-        cls_params *const p = &b->params[row];
-        batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
-        p->temperature = row == 0 ? 0.0f : 0.25f * (float)(1 + rng_below(r, 6));
-        if (level == 0)
-            continue;
-        if (level != 2 || row % 2)
-            p->top_k = 1 + (int32_t)rng_below(r, 100);
-        p->min_p = rng_below(r, 3) ? 0.0f : 0.02f;
-        p->top_p = level == 2 || rng_below(r, 2) ? 0.85f : 1.0f;
-        if (level != 3)
-            continue;
-        p->repetition_penalty = 1.25f;
-        p->presence_penalty = 0.5f;
-    }
-    b->forces = level == 7;
-    if (level >= 6)
-        batch_requests(b, r);
-    if (level == 4 || level == 7) {
-        batch_mask(b, r, 50, 0);
-        batch_bias(b, r, (int)rng_below(r, 3));
-    }
-    return b;
+    cls_context_options o = default_context_options();
+    o.dtypes = 1u << CLS_F32;
+    o.max_local_mem_size = 32768;
+    cls_context *const context = fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
+    cls_test_small_lists = context->shape.row_group == 1;
+    ck_assert(cls_shape_wants_small_lists(&context->shape));
+    return context;
 }
 
-/* All outputs of a step. */
-typedef struct observed {
-    uint32_t needs;
-    cls_variant_set ran;
-    int32_t token[BATCH], status[BATCH];
-    cls_row row[BATCH];
-    uint32_t *words;
-    size_t size;
-} observed;
-
-static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
+/* The programs that such a context has, and their local memory. The list's entries take 24 bytes
+ * each. */
+START_TEST(small_lists)
 {
-    const cls_buffer b = {.buffer = buffer, .offset = *at};
-    *at += words * sizeof(uint32_t);
-    return b;
-}
-
-/* Runs a step of a batch with some variants forced. wants: which outputs are requested, 0 to 2. */
-static observed observe(device *d, cls_context *context, batch *b, int search, int wants,
-                        cls_variant_set forced)
-{
-    observed is = {.size = (size_t)BATCH * (9 + 2 * TOP + 5 * CANDIDATES + 2 * b->vocab) *
-                           sizeof(uint32_t)};
-    size_t at = 0;
-    client s;
-    client_open(&s, b, d, context, 1);
-    const cl_mem out = buffer_of(d, is.size, NULL);
-    cls_outputs *const outputs = &s.outputs;
-    must(cls_compile(context, 1u << b->dtype, forced)); /* samplers have not all of them */
-    must(cls_sampler_add_kernels(s.sampler, b->dtype, forced));
-    cls_sampler_force_search(s.sampler, search);
-    client_only(&s, forced);
-    outputs->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
-    if (wants != 0) {
-        outputs->logprobs = room(out, &at, BATCH);
-        outputs->ranks = room(out, &at, BATCH);
-        outputs->entropy = room(out, &at, BATCH);
-        outputs->kept.counts = room(out, &at, BATCH);
-        outputs->kept_mass = room(out, &at, BATCH);
-        outputs->top.count = TOP;
-        outputs->top.ids = room(out, &at, BATCH * TOP);
-        outputs->top.logprobs = room(out, &at, BATCH * TOP);
-        outputs->kept.count = CANDIDATES;
-        outputs->kept.ids = room(out, &at, BATCH * CANDIDATES);
-        outputs->kept.logits = room(out, &at, BATCH * CANDIDATES);
-        outputs->kept.probs = room(out, &at, BATCH * CANDIDATES);
-        outputs->probs = room(out, &at, (size_t)BATCH * b->vocab);
-        outputs->final_logits = room(out, &at, (size_t)BATCH * b->vocab);
-        outputs->kept_set.capacity = CANDIDATES;
-        outputs->kept_set.ids = room(out, &at, BATCH * CANDIDATES);
-        outputs->kept_set.counts = room(out, &at, BATCH);
-    }
-    is.needs = (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
-    for (uint32_t i = 0; i < s.sampler->slots; i++)
-        is.needs |= cls_features_of_slot(&s.sampler->request[i].slot);
-    client_step(&s, d->queue, 0, 0, NULL, NULL);
-    client_tokens(&s, 0);
-    must(cls_sampler_trace(s.sampler, d->queue, is.row, BATCH));
-    memcpy(is.token, b->token, sizeof is.token);
-    memcpy(is.status, b->status, sizeof is.status);
-    is.ran = s.sampler->launched_variants;
-    is.words = malloc(is.size);
-    ck_assert(is.words != NULL && at <= is.size);
-    buffer_read(d, out, is.size, is.words);
-    clReleaseMemObject(out);
-    client_close(&s);
-    return is;
-}
-
-static void expect_same(const observed *is, const observed *wanted, const batch *b,
-                        const char *what)
-{
-    for (uint32_t row = 0; row < BATCH; row++) {
-        const cls_row *const x = &is->row[row], *const y = &wanted->row[row];
-        ck_assert_msg(is->token[row] == wanted->token[row] &&
-                          is->status[row] == wanted->status[row],
-                      "%s: %s: token %d, status %d, not %d, %d", what, batch_words(b, row),
-                      is->token[row], is->status[row], wanted->token[row], wanted->status[row]);
-        if (b->params[row].temperature < 1e-5f || wanted->token[row] < 0)
-            continue;
-        ck_assert_msg(
-            x->mass == y->mass && x->drawn == y->drawn && x->max_key == y->max_key &&
-                x->top_key == y->top_key && x->cut_key == y->cut_key && x->cut_id == y->cut_id,
-            "%s: %s: mass %llu, drawn %llu, cut %d, %d, not %llu, %llu, %d, %d", what,
-            batch_words(b, row), (unsigned long long)x->mass, (unsigned long long)x->drawn,
-            x->cut_key, x->cut_id, (unsigned long long)y->mass, (unsigned long long)y->drawn,
-            y->cut_key, y->cut_id);
-    }
-    for (size_t i = 0; i < is->size / sizeof(uint32_t); i++)
-        ck_assert_msg(is->words[i] == wanted->words[i],
-                      "%s: word %zu of the outputs is 0x%08x, not 0x%08x", what, i, is->words[i],
-                      wanted->words[i]);
-}
-
-/* Checks that the launched variants can compute the step. */
-static void expect_serving(const observed *s, int raw, cls_variant_set attached, const char *what)
-{
-    for (int v = CLS_SURVEY_0; v < CLS_VARIANTS; v++) {
-        if (!(s->ran >> v & 1u))
-            continue;
-        const enum cls_kernel k = cls_variants[v].kernel;
-        const int of_raw = raw && (k == CLS_SURVEY || k == CLS_REPORT || k == CLS_DISTRIBUTION);
-        ck_assert_msg(of_raw || (s->needs & left_out(v)) == 0, "%s: %s was launched for 0x%x", what,
-                      cls_variants[v].name, s->needs);
-        for (int w = 0; w < v && !of_raw; w++)
-            ck_assert_msg(cls_variants[w].kernel != k || !(attached >> w & 1u) ||
-                              (s->needs & left_out(w)) != 0,
-                          "%s: %s was launched for 0x%x; %s would do", what, cls_variants[v].name,
-                          s->needs, cls_variants[w].name);
-    }
-}
-
-START_TEST(forced)
-{
-    static const char *const types[] = {"f32", "f16", "bf16"};
     device *const d = fixture_device(_i);
-    cls_context *const context = fixture_context(d, 0, 0, 0, 0);
-    rng r = {fixture_seed() + 200};
-    uint32_t runs = 0, of[CLS_VARIANTS] = {0};
-    cls_variant_set there = cls_variants_of(CLS_FEATURES_ALL);
-    const cls_device_info info = context_info(context);
-    if (!cls_shape_wants_small_lists(&context->shape)) { /* check_small_list has such a device */
-        there &= ~CLS_VARIANT_BIT(CLS_TOKEN_SMALL);
-        of[CLS_TOKEN_SMALL] = 1;
-    }
-    fixture_features(CLS_FEATURES_ALL);
-    for (uint32_t i = 0;
-         i < fixture_by_size(1, 2, 3) * LEVELS * fixture_by_size(1, CLS_DTYPES, CLS_DTYPES); i++) {
-        const int level = (int)(i % LEVELS), dtype = (int)(i / LEVELS % CLS_DTYPES),
-                  search = level > 0 && i % 3 == 1;
-        const int wants = (int)((i + i / LEVELS) % 3);
-        batch *const b = some_batch(level, dtype, &r);
-        char what[300];
-        snprintf(what, sizeof what, "%s, %s, level %d%s", d->name, types[dtype], level,
-                 search ? ", search" : "");
-        b->shortlist = info.shortlist;
-        batch_check(b, d, context, search);
-        observed wanted = observe(d, context, b, search, wants, 0);
-        expect_serving(&wanted, wants == 1, there, what);
-        for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
-            int is_other = 0; /* its kernel was launched, in another variant */
-            for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
-                is_other |= w != v && cls_variants[w].kernel == cls_variants[v].kernel &&
-                            (wanted.ran >> w & 1u);
-            /* A window's tokens are counted again by the larger kernel of slots. */
-            if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0 ||
-                (v == CLS_TOKEN_SMALL && !(there >> v & 1u)))
-                continue;
-            observed is = observe(d, context, b, search, wants, CLS_VARIANT_BIT(v));
-            snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,
-                     search ? ", search" : "", cls_variants[v].name);
-            ck_assert_msg(is.ran >> v & 1u, "%s: it was not launched", what);
-            for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
-                ck_assert_msg(w == v || cls_variants[w].kernel != cls_variants[v].kernel ||
-                                  !(is.ran >> w & 1u),
-                              "%s: %s was, too", what, cls_variants[w].name);
-            expect_same(&is, &wanted, b, what);
-            free(is.words);
-            of[v]++;
-            runs++;
-        }
-        for (int v = 0; v < CLS_VARIANTS; v++)
-            of[v] += (uint32_t)(wanted.ran >> v & 1u);
-        free(wanted.words);
-        batch_free(b);
-    }
-    fixture_features(0);
-    printf("%s: %u steps, each as by the leanest variants\n", d->name, runs);
-    for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++)
-        ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_RESIDUAL ||
-                          cls_variants[v].kernel == CLS_ACCEPT ||
-                          cls_variants[v].kernel == CLS_WATERMARK ||
-                          cls_variants[v].kernel == CLS_FORCE, /* no row is forced here */
-                      "%s was never launched", cls_variants[v].name);
+    cls_context *const context = little(d);
+    cls_program_info info = {.struct_size = sizeof info};
+    uint64_t local[2] = {0, 0};
+    must(cls_context_compile(context, 0, 0));
+    for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
+        for (int k = 0; k < 2; k++)
+            if (strcmp(info.name, k ? "token-list" : "token-small") == 0)
+                local[k] = info.local_mem_size;
+    printf("%s: local memory of token-small: %llu, of token-list: %llu bytes\n", d->name,
+           (unsigned long long)local[0], (unsigned long long)local[1]);
+    ck_assert_uint_gt(local[0], 0);
+    ck_assert_uint_ge(local[1] - local[0], 24 * (context->shape.shortlist - CLS_SMALL_LIST));
 }
 END_TEST
 
@@ -1079,6 +895,6 @@ int main(int argc, char **argv)
     add_device_test(build_logs);
     add_device_test(another_thread);
     add_device_test(exports);
-    add_device_test(forced);
+    add_device_test(small_lists);
     return fixture_end();
 }

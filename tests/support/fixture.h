@@ -25,7 +25,7 @@ void fixture_features(uint32_t features);
 
 /* Does the same for test programs with random requests. It adds all features that slot calls may
  * need and omits the leaner variants, which steps of random rows never launch. This leaves six
- * programs per shape and type. check_programs compares the variants. */
+ * programs per shape and type. check_proofs proves each variant. */
 void fixture_random(uint32_t features);
 
 typedef enum test_size { TEST_TINY, TEST_SMALL, TEST_FULL } test_size;
