@@ -29,15 +29,13 @@ cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
         return cls_refuse("infill->prefix_of is NULL");
     for (uint32_t i = 0; i < infill->end_ids.count; i++)
         if (infill->end_ids.ids[i] < 0 || (uint32_t)infill->end_ids.ids[i] >= vocab)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "infill->end_ids.ids[%u] is %d, which is not a token of a vocabulary of %u",
                 (unsigned)i, (int)infill->end_ids.ids[i], (unsigned)vocab);
     for (uint32_t i = 0; i < vocab; i++)
         if (infill->prefix_of[i] < -1 ||
             (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "infill->prefix_of[%u] is %d, which is not a token of a vocabulary of %u",
                 (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
     uint8_t *const visited = calloc(vocab, 1);

@@ -560,8 +560,7 @@ static cls_status read_header(stream *b, const cls_sampler *s)
     for (int i = 0; i < 4; i++) {
         put_u32(b, &theirs);
         if (theirs != ours[i])
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "bytes are a slot of a sampler with options->%s of %u; this sampler has %u",
                 name[i], (unsigned)theirs, (unsigned)ours[i]);
     }

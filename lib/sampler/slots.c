@@ -528,8 +528,7 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (status != CLS_OK)
         return status;
     if (n > s->rollback)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "token_count is %u, but the sampler was created with options->max_rollback of %u",
             (unsigned)n, (unsigned)s->rollback);
     if (n != 0)

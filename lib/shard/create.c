@@ -18,8 +18,7 @@ static uint32_t default_border(uint32_t vocab, uint32_t shards, uint32_t i)
 static cls_status check_shard_options(const cls_shard_options *o, uint32_t vocab)
 {
     if (o->shard_count < 1 || o->shard_count > CLS_MAX_SHARDS || o->shard_count > vocab)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "options->shard_count is %u; it must be 1 to %d and at most the vocabulary of %u",
             (unsigned)o->shard_count, CLS_MAX_SHARDS, (unsigned)vocab);
     if (o->shard >= o->shard_count)

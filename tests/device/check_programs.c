@@ -24,6 +24,7 @@ typedef struct progress {
     uint32_t calls, wrong;
     uint32_t next, count; /* of the call under way */
 } progress;
+static progress told; /* by the latest context */
 
 static void on_progress(void *user, const char *program, uint32_t done, uint32_t count)
 {
@@ -38,12 +39,12 @@ static void on_progress(void *user, const char *program, uint32_t done, uint32_t
     }
 }
 
-static void expect_progress(progress *t, const char *names)
+static void expect_progress(const char *names)
 {
-    ck_assert_msg(strcmp(t->names, names) == 0, "progress reported \"%s\", not \"%s\"", t->names,
-                  names);
-    ck_assert_uint_eq(t->wrong, 0);
-    memset(t, 0, sizeof *t);
+    ck_assert_msg(strcmp(told.names, names) == 0, "progress reported \"%s\", not \"%s\"",
+                  told.names, names);
+    ck_assert_uint_eq(told.wrong, 0);
+    told = (progress){.calls = 0};
 }
 
 /* The names of a context's programs, those of a type but float32 with its number. */
@@ -78,13 +79,19 @@ static cls_context *new_context(device *d, const cls_context_options *o)
     return context;
 }
 
-static cls_context_options options_with(progress *t)
+static cls_context_options options(void)
 {
     cls_context_options o = default_context_options();
-    memset(t, 0, sizeof *t);
+    told = (progress){.calls = 0};
     o.progress = on_progress;
-    o.progress_user = t;
+    o.progress_user = &told;
     return o;
+}
+
+static cls_context *opened(device *d)
+{
+    const cls_context_options o = options();
+    return new_context(d, &o);
 }
 
 static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t features)
@@ -188,11 +195,9 @@ static cls_params params_of(wish w)
 START_TEST(by_need)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
     fake.builds = 0;
-    cls_context *const context = new_context(d, &o);
-    expect_progress(&t, "self-test");
+    cls_context *const context = opened(d);
+    expect_progress("self-test");
     expect_programs(context, "self-test");
     if (!has_groups(context))
         ck_assert_uint_eq(fake.builds, 1);
@@ -200,7 +205,7 @@ START_TEST(by_need)
         ck_assert_uint_ge(fake.builds, 2); /* and the test of groups */
     fake.builds = 0;
     subject s = subject_of(d, context, 0);
-    expect_progress(&t, "slots survey token-list");
+    expect_progress("slots survey token-list");
     expect_programs(context, "self-test slots survey token-list");
     ck_assert_uint_eq(fake.builds, 3);
     cls_params p = params_of(WISH_USUAL);
@@ -213,23 +218,23 @@ START_TEST(by_need)
 
     p = params_of(WISH_PENALTY);
     must(begin(&s, &p));
-    expect_progress(&t, "survey-row token-row");
+    expect_progress("survey-row token-row");
     steps(&s, 3, "a penalty");
     p = params_of(WISH_TOP_P);
     must(begin(&s, &p));
-    expect_progress(&t, "pass pass-row search search-row");
+    expect_progress("pass pass-row search search-row");
     steps(&s, 3, "top-p alone");
     p = params_of(WISH_NGRAM);
     must(begin(&s, &p));
-    expect_progress(&t, "prepare");
+    expect_progress("prepare");
     steps(&s, 3, "n-grams");
     p = params_of(WISH_TYPICAL);
     must(begin(&s, &p));
-    expect_progress(&t, "token-all search-all");
+    expect_progress("token-all search-all");
     steps(&s, 3, "typical");
     p = params_of(WISH_USUAL);
     must(cls_slot_params(s.sampler, 0, &p));
-    expect_progress(&t, "slots-state");
+    expect_progress("slots-state");
     p.position = s.b->params[0].position;
     s.b->params[0] = p;
     steps(&s, 3, "other parameters");
@@ -239,7 +244,7 @@ START_TEST(by_need)
     steps(&s, 2, "rolled back");
     must(cls_slot_reset(s.sampler, 1));
     must(cls_slot_append_prompt(s.sampler, 0, prompt, 2));
-    ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(told.calls, 0);
     expect_programs(context, "self-test slots slots-state prepare survey survey-row token-list "
                              "token-row token-all pass pass-row search search-row search-all");
     close_subject(&s);
@@ -251,7 +256,7 @@ START_TEST(by_need)
                  CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
                      CLS_FEATURE_STATE));
     must(cls_context_compile(context, 0, 0));
-    ck_assert_uint_eq(fake.builds + t.calls, 0);
+    ck_assert_uint_eq(fake.builds + told.calls, 0);
     close_subject(&s);
     cls_context_destroy(context);
 }
@@ -269,14 +274,12 @@ START_TEST(refused_late)
                   {WISH_TYPICAL, "CLS_FEATURE_SEARCH"},
                   {WISH_NGRAM, "CLS_FEATURE_HISTORY"}};
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     subject s = subject_of(d, context, 1);
     cls_params p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     steps(&s, 2, "usual");
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     for (size_t i = 0; i < sizeof all_of / sizeof all_of[0]; i++) {
         p = params_of(all_of[i].w);
         p.top_k = all_of[i].w == WISH_TYPICAL ? 0 : p.top_k;
@@ -292,7 +295,7 @@ START_TEST(refused_late)
     p = params_of(WISH_PENALTY);
     must(begin(&s, &p));
     steps(&s, 2, "a penalty, compiled for");
-    expect_progress(&t, "survey-row token-row");
+    expect_progress("survey-row token-row");
     p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     must_refuse(cls_slot_params(s.sampler, 0, &p), "CLS_FEATURE_STATE");
@@ -301,7 +304,7 @@ START_TEST(refused_late)
     must(cls_slot_rollback(s.sampler, 0, 0));
     must(cls_slot_append_prompt(s.sampler, 0, NULL, 0));
     steps(&s, 2, "after all refusals");
-    ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(told.calls, 0);
     expect_programs(context, "self-test slots survey survey-row token-list token-row");
     close_subject(&s);
     cls_context_destroy(context);
@@ -328,9 +331,7 @@ START_TEST(refused_steps)
     static const int32_t cu[] = {0, 1};
     static const cls_ints one = {.host = prompt};
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     subject s = subject_of(d, context, 0);
     s.step.outputs = &s.outputs;
     const cls_step good = s.step;
@@ -338,7 +339,7 @@ START_TEST(refused_steps)
     cls_params p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     steps(&s, 1, "usual");
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     const cl_mem out = buffer_of(d, VOCAB * 4, NULL);
     const uint32_t launches = cls_sampler_launches(s.sampler);
 #define REFUSED(call, name) \
@@ -396,7 +397,7 @@ START_TEST(refused_steps)
     logprobs.top.ids.buffer = out;
     REFUSED(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, &done), "CLS_FEATURE_LOGPROBS");
     steps(&s, 2, "after all refusals");
-    ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(told.calls, 0);
     ck_assert_uint_eq(cls_sampler_missing(s.sampler), 0);
     ck_assert_uint_eq(cls_sampler_missing(NULL), 0);
     /* What was missing can be compiled, and the call made again. */
@@ -416,13 +417,10 @@ START_TEST(single_features)
 {
     device *const d = fixture_device(_i);
     for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1) {
-        progress t;
         if (!(bit & CLS_FEATURES_ALL))
             continue;
-        cls_context_options o = options_with(&t);
-        cls_context *const context = new_context(d, &o);
+        cls_context *const context = opened(d);
         cls_sampler *sampler;
-        memset(&t, 0, sizeof t);
         cls_sampler_options so = sampler_options(301, 1);
         so.dtypes = 1u << CLS_F32;
         so.features = bit;
@@ -438,11 +436,10 @@ END_TEST
 START_TEST(bad_bits)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    cls_context_options o = options_with(&t);
+    cls_context_options o = options();
     cls_context *const context = new_context(d, &o), *none = NULL;
     cls_sampler *sampler = NULL;
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     cls_sampler_options so = sampler_options(100, 1);
     must_refuse(compile(context, 8, 0), "dtypes is 0x8");
     must_refuse(compile(context, 0, 1u << 18), "features is 0x40000");
@@ -463,7 +460,7 @@ START_TEST(bad_bits)
     ck_assert_int_eq(cls_context_program(NULL, 0, &info), CLS_BAD_ARGUMENT);
     ck_assert_int_eq(cls_context_program(context, 0, NULL), CLS_BAD_ARGUMENT);
     must_refuse(cls_context_program(context, 1, &info), "index is 1, but the context has 1");
-    ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(told.calls, 0);
     expect_programs(context, "self-test");
     cls_context_destroy(context);
 }
@@ -473,13 +470,11 @@ END_TEST
 START_TEST(program_infos)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     cls_program_info info = {.struct_size = sizeof info};
     must(compile(context, 1u << CLS_F32 | 1u << CLS_F16, 0));
     expect_programs(context, "self-test slots survey survey-1 token-list token-list-1");
-    expect_progress(&t, "self-test slots survey survey token-list token-list");
+    expect_progress("self-test slots survey survey token-list token-list");
     const cls_device_info device_info = context_info(context);
     for (uint32_t i = 0; i < 6; i++) {
         static const int32_t dtypes[] = {-1, -1, CLS_F32, CLS_F16, CLS_F32, CLS_F16};
@@ -519,8 +514,7 @@ START_TEST(build_logs)
     device *const d = fixture_device(_i);
     for (int stays = 0; stays < 2; stays++) {
         char log[4096];
-        progress t;
-        cls_context_options o = options_with(&t);
+        cls_context_options o = options();
         memset(log, 'x', sizeof log);
         o.build_log = log;
         o.build_log_size = sizeof log;
@@ -563,9 +557,7 @@ static void *compile_ahead(void *data)
 START_TEST(another_thread)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     subject s = subject_of(d, context, 0);
     ahead a = {.context = context,
                .features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
@@ -586,12 +578,12 @@ START_TEST(another_thread)
     ck_assert_int_eq(a.status, CLS_OK);
     steps(&s, 2, "afterwards");
     expect_programs(context, "self-test slots slots-state survey survey-row token-list token-row");
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     fake.builds = 0;
     fixture_features(a.features);
     subject other = subject_of(d, context, 1);
     fixture_features(0);
-    ck_assert_uint_eq(fake.builds + t.calls, 0);
+    ck_assert_uint_eq(fake.builds + told.calls, 0);
     p = params_of(WISH_USUAL);
     must(begin(&other, &p));
     must(cls_slot_params(other.sampler, 0, &p));
@@ -609,8 +601,7 @@ END_TEST
 START_TEST(exports)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    cls_context_options o = options_with(&t);
+    cls_context_options o = options();
     const int everything = all || !cls_binary_query_recompiles(d->id);
     const uint32_t features =
         everything ? CLS_FEATURES_ALL : CLS_FEATURE_SHORTLIST | CLS_FEATURE_ACCEPT;
