@@ -84,12 +84,12 @@ static cls_status open_with(const cls_selftest_run *t, const cls_selftest_side *
 static cls_status open_case(const cls_selftest_run *t, const cls_selftest_side *s, uint32_t i)
 {
     const uint32_t which = t->selection.cases[i];
-    cls_params params;
-    cls_selftest_params(which, t->selection.vocab, &params);
-    cls_status status = cls_selftest_grammar(which, t->selection.vocab, &params);
+    cls_params params[2];
+    cls_selftest_params(which, t->selection.vocab, params);
+    cls_status status = cls_selftest_grammar(which, t->selection.vocab, params);
     if (status == CLS_OK)
-        status = open_with(t, s, i, &params);
-    cls_grammar_release(params.grammar);
+        status = open_with(t, s, i, params);
+    cls_grammar_release(params[0].grammar);
     return status;
 }
 
