@@ -58,6 +58,8 @@ void cls_needs_add(cls_sampler *s, uint32_t slot)
     r->features = cls_features_of_slot(&r->slot) | cls_features_of_slot(&r->answer);
     if (r->slot.answer != 0 && ((r->slot.flags ^ r->answer.flags) & CLS_SLOT_GREEDY))
         r->features |= CLS_NEED_MIXED;
+    if ((r->slot.flags & CLS_SLOT_TOTAL) && r->slot.total_scale != CLS_LOG2E)
+        r->features |= CLS_NEED_SCALED;
     add(&s->needs, slot, r, 1);
 }
 

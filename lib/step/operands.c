@@ -203,7 +203,7 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
 static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t needs)
 {
     char names[CLS_FEATURE_NAMES];
-    uint32_t missing = needs & ~s->features & ~CLS_NEED_MIXED;
+    uint32_t missing = needs & ~s->features & ~CLS_NEEDS_OF_REQUESTS;
     if (s->host != NULL) /* nothing is compiled for the host */
         return CLS_OK;
     for (uint32_t i = 0; i < plan->n_present; i++) {
