@@ -39,7 +39,8 @@ typedef struct cls_row {
     i32 draft_key;
     u32 forced;  /* the token was not drawn from the row: it is one that the request forces or, of a
                     verification, one that takes the place of the row's own */
-    u32 place;   /* of a row of a verification: where its outputs go among those of all requests */
+    i32 place;   /* of a row of a verification: where its outputs go among those of all requests; -1
+                    until that is known */
     u32 relaxed; /* of a row of a verification: relaxed acceptance accepts the draft after it */
     cls_slot_adaptive next; /* with CLS_ACCEPTS_LATER: the adaptive state once the token is
                                accepted, of a request that has one */

@@ -33,9 +33,7 @@ static inline u32 take_back(const step_args *s, const slot_state *own, __global 
     BARRIER();
     return stay;
 }
-#endif
 
-#if PLACES
 /* Ends a verification whose outputs had to be written before slots could accept: a request accepts
  * its tokens, whose rows are in order, and the statuses are written, which the outputs may have
  * changed. */
@@ -76,7 +74,7 @@ KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_ACCEPT_BUFFERS);
-#if PLACES
+#if ROLLBACK
     if (s.has & CLS_DRAFTS) { /* the same for all groups */
         accept_emitted(&s, get_group_id(1), scratch);
         return;

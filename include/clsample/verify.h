@@ -133,9 +133,8 @@ typedef struct cls_verify_call {
      * the path, whose keys and values the runtime keeps. */
     cls_buffer nodes;
 
-    /* int32 [requests]: the cls_row_status bits of all rows that were read. The method reads its
-     * rows before a forced id takes the place of a token or a loop ends the text, so that
-     * CLS_ROW_NAN and CLS_ROW_INF may be those of a row that was left unused. */
+    /* int32 [requests]: the cls_row_status bits of the rows of the emitted tokens and of a row
+     * without a token that ended the verification. */
     cls_buffer status;
 
     /* int32 [slot_count, 3]: drafts received (including those behind an id of -1), drafts accepted,

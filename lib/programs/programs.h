@@ -74,7 +74,6 @@ enum {
     CLS_FORCE_0,
     CLS_KEPT_0,
     CLS_KEPT_1,
-    CLS_KEPT_2,
     CLS_ACCEPT_0,
     CLS_ACCEPT_1,
     CLS_RESIDUAL_0,

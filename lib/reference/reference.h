@@ -310,10 +310,13 @@ typedef struct cls_verification {
     int32_t slot;                 /* of the request; -1: skipped; -2: none */
     cls_host_slot trial;          /* the request with the tokens before the row that is sampled */
     cls_sampled *w;
-    uint64_t *p, *q; /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
-    uint32_t status; /* of the rows that were sampled and the tokens that were emitted */
-    int one_token;   /* 1 if the request takes only one token from a call */
-    int by_token;    /* 1 if a draft is accepted only if the row draws it */
+    uint64_t *p, *q;   /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
+    uint32_t status;   /* of the rows that were used and the tokens that were emitted */
+    int one_token;     /* 1 if the request takes only one token from a call */
+    int by_token;      /* 1 if a draft is accepted only if the row draws it; otherwise: */
+    uint32_t accepted; /* how many are, */
+    int32_t drawn;     /* the token that follows them; -1: that of the row */
+    uint32_t judged[CLS_MAX_DRAFTS + 1]; /* and the statuses of the rows before */
     struct {
         uint32_t row;
         int forced;                /* the request had to emit the token */

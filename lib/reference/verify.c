@@ -14,15 +14,6 @@ static int run_target(cls_verification *v, uint32_t r)
     return !v->w->trace.no_token;
 }
 
-/* Does this to judge a draft. */
-static int sample_row(cls_verification *v, uint32_t r)
-{
-    const int has_token = run_target(v, r);
-    const uint32_t status = v->w->trace.status;
-    v->status |= has_token ? status & (CLS_ROW_NAN | CLS_ROW_INF) : status;
-    return has_token;
-}
-
 static int32_t draft_id(const cls_verification *v, uint32_t draft)
 {
     return v->drafts.ids[draft * v->drafts.ids_stride];
@@ -153,111 +144,51 @@ static int is_relaxed(cls_verification *v, uint32_t id)
                    (u32)CLS_AS_I32(w->params.relaxed_delta));
 }
 
-/* --------------------------------------------------------------------- the walk */
-
-/* Emits a token, which the trial accepts. `draft` is NONE if it is not a draft. Returns 1 if the
- * token ends the request. */
-static int emit_token(cls_verification *v, int32_t token, int32_t draft)
-{
-    cls_emitted *const out = &v->result;
-    const uint32_t ends = cls_text_next(&v->trial, (uint32_t)token, 1).ends;
-    out->tokens[out->emitted++] = token;
-    if (draft != NONE)
-        out->nodes[out->accepted++] = draft;
-    v->status |= ends;
-    cls_host_slot_accept(&v->trial, (uint32_t)token, NULL);
-    return ends != 0;
-}
-
 /* Returns 1 if a row without a draft after it emits its token. */
 static int has_bonus(const cls_verification *v)
 {
     return v->drafts.count == 0 || !v->drafts.disable_bonus;
 }
 
-/* Returns the draft that is accepted after row r. If there is none, returns NONE, and *replacement
- * is the token that is emitted, or NONE. */
-static int32_t judge(cls_verification *v, uint32_t r, int32_t *replacement)
+/* Judges a chain's drafts by probabilities: how many are accepted, and the token of the residual
+ * that follows them. Block verification judges all prefixes and accepts the longest that passes;
+ * the other methods end at the first draft that is rejected. */
+static void judge_drafts(cls_verification *v)
 {
-    const int32_t child = find_child(v, r, NULL);
-    *replacement = v->w->trace.token;
-    if (child == NONE && !has_bonus(v))
-        *replacement = NONE;
-    if (child == NONE || v->one_token)
-        return NONE;
-    if (v->by_token)
-        return find_child(v, r, replacement);
-    if (!draft_is_valid(v, r))
-        return NONE;
-    const uint32_t id = (uint32_t)draft_id(v, (uint32_t)child);
-    if (v->drafts.method == CLS_VERIFY_TYPICAL)
-        return is_typical(v, id) ? child : NONE;
-    if (accepts(random_bits(v, CLS_PURPOSE_ACCEPT, r), v->p[id], v->q[id]))
-        return child;
-    *replacement = draw_residual(v, CLS_ONE_Q63, r);
-    return NONE;
-}
-
-/* Accepts drafts one after the other until one is rejected or ends the request. */
-static void walk(cls_verification *v)
-{
-    uint32_t r = 0;
-    while (sample_row(v, r)) {
-        int32_t replacement;
-        const int32_t draft = judge(v, r, &replacement);
-        if (draft == NONE) {
-            if (replacement != NONE)
-                emit_token(v, replacement, NONE);
-            return;
-        }
-        if (emit_token(v, draft_id(v, (uint32_t)draft), draft))
-            return;
-        r = (uint32_t)draft + 1;
-    }
-}
-
-/* Block verification judges all prefixes of the drafts and accepts the longest that passes. For
- * each prefix that passes it also draws the token that would follow. */
-static void walk_block(cls_verification *v)
-{
+    const int block = v->drafts.method == CLS_VERIFY_BLOCK,
+              typical = v->drafts.method == CLS_VERIFY_TYPICAL;
     uint64_t reach = CLS_ONE_Q63;
-    uint32_t accepted = 0, status = 0;
-    int32_t next = NONE;
-    int more = 1, ends = 0;
-    for (uint32_t i = 0; more; i++) {
-        const int has_token = !ends && sample_row(v, i);
-        more = has_token && i < v->drafts.count && draft_is_valid(v, i);
-        const uint64_t left = more ? residual_mass(v, reach) : 0;
-        const uint64_t bits = random_bits(v, CLS_PURPOSE_BLOCK + i - 1, 0);
-        const int accepts_prefix = more ? accepts(bits, left, left + CLS_ONE_Q63 - reach)
-                                        : accepts(bits, reach, CLS_ONE_Q63);
-        if (i == 0 || accepts_prefix) {
-            accepted = i;
-            status = v->status;
-            if (more)
-                next = draw_residual(v, reach, i);
-            else
-                next =
-                    has_token && (i < v->drafts.count || has_bonus(v)) ? v->w->trace.token : NONE;
+    int inner = 1, taken = 1, ends = 0;
+    for (uint32_t i = 0; inner && (taken || block); i++) {
+        const int has_token = !ends && run_target(v, i);
+        v->judged[i] = v->w->trace.status;
+        inner = has_token && i < v->drafts.count && draft_is_valid(v, i);
+        if (block && i > 0) {
+            const uint64_t left = inner ? residual_mass(v, reach) : reach;
+            taken = accepts(random_bits(v, CLS_PURPOSE_BLOCK + i - 1, 0), left,
+                            inner ? left + CLS_ONE_Q63 - reach : CLS_ONE_Q63);
         }
-        if (more) {
-            const int32_t id = draft_id(v, i);
+        if (taken)
+            v->accepted = i;
+        if (taken && block)
+            v->drawn = inner ? draw_residual(v, reach, i) : NONE;
+        if (!inner)
+            return;
+        const uint32_t id = (uint32_t)draft_id(v, i);
+        if (block)
             reach = ratio_q63(reach, v->p[id], v->q[id]);
-            ends = cls_text_next(&v->trial, (uint32_t)id, 1).ends != 0;
-            cls_host_slot_accept(&v->trial, (uint32_t)id, NULL);
-        }
+        else if (typical)
+            taken = is_typical(v, id);
+        else
+            taken = accepts(random_bits(v, CLS_PURPOSE_ACCEPT, i), v->p[id], v->q[id]);
+        if (!taken && !block && !typical)
+            v->drawn = draw_residual(v, CLS_ONE_Q63, i);
+        ends = cls_text_next(&v->trial, id, 1).ends != 0;
+        cls_host_slot_accept(&v->trial, id, NULL);
     }
-    cls_host_slot_copy(&v->trial, v->request);
-    v->status = status;
-    for (uint32_t i = 0; i < accepted; i++)
-        emit_token(v, draft_id(v, i), (int32_t)i);
-    if (next != NONE)
-        emit_token(v, next, NONE);
 }
 
-/* ----------------------------------------------------------------- what is emitted */
-
-/* Begins again with the request's first row, and nothing emitted. */
+/* Begins with the request's first row, and nothing emitted. */
 static void begin_verified(cls_verification *v)
 {
     cls_emitted *const out = &v->result;
@@ -267,69 +198,52 @@ static void begin_verified(cls_verification *v)
     out->accepted = out->emitted = 0;
 }
 
-/* Chooses the token after row r where the request must emit an id, relaxes, or did so before.
- * *draft is the draft that it is, or NONE. Returns NONE if there is no token. */
-static int32_t choose_by_row(cls_verification *v, uint32_t r, int32_t forced, int32_t *draft)
+/* Emits tokens, which the trial accepts, one after the other. A row's token is, in this order, the
+ * id that the request must emit, the draft after it if relaxed acceptance takes it, the draft that
+ * was accepted, or the row's own draw. From the first row on that is forced or relaxed, the drafts
+ * that equal the rows' tokens are accepted. */
+static void walk(cls_verification *v)
 {
-    const uint32_t before = v->status;
-    const int has_token = sample_row(v, r), relaxed = !v->one_token && cls_text_relaxes(&v->trial);
-    const int32_t next = find_child(v, r, NULL);
-    int32_t token = has_token ? v->w->trace.token : NONE;
-    v->last_row = (int32_t)r;
-    if (forced >= 0 && v->w->request != NULL) {
-        v->last_forbidden = !cls_sampled_allows(v->w, (uint32_t)forced);
-        v->status = before | (v->w->trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
-                    (v->last_forbidden ? CLS_ROW_EMPTY : 0);
-        token = v->last_forbidden ? NONE : forced;
-    } else if (relaxed && has_token && next != NONE) {
-        const int32_t id = draft_id(v, (uint32_t)next);
-        if (id >= 0 && (uint32_t)id < v->w->vocab && is_relaxed(v, (uint32_t)id))
-            token = id;
-    }
-    *draft = token != NONE && !v->one_token ? find_child(v, r, &token) : NONE;
-    if (token != NONE && *draft == NONE && !v->one_token && next == NONE && !has_bonus(v)) {
-        v->last_row = NONE; /* a token is there, and stays due */
-        return NONE;
-    }
-    return token;
-}
-
-/* Emits the tokens of the walk again, one after the other, and ends early at a loop. Where the
- * request must emit a forced id, that id takes the place of the walk's token; where it relaxes, a
- * draft that passes, or else the row's own draw. From there on drafts are accepted if they equal
- * forced ids or the rows' own draws, or relaxed. */
-static void emit_tokens(cls_verification *v)
-{
-    const cls_emitted walked = v->result;
-    const uint32_t whole = v->status & ~(uint32_t)(CLS_ROW_STOPPED | CLS_ROW_LENGTH);
-    int by_rows = 0; /* 1 from the first row on that is forced or relaxed */
-    uint32_t r = 0;
-    begin_verified(v);
-    v->status = whole & (CLS_ROW_NAN | CLS_ROW_INF);
-    for (uint32_t i = 0;; i++) {
-        const int32_t forced = cls_text_due(&v->trial);
-        int32_t token = i < walked.emitted ? walked.tokens[i] : NONE;
-        int32_t draft = i < walked.accepted ? walked.nodes[i] : NONE;
-        by_rows |= forced >= 0 || (!v->one_token && cls_text_relaxes(&v->trial));
-        v->last_row = (int32_t)r;
+    cls_emitted *const out = &v->result;
+    int by_rows = v->by_token, goes_on = 1;
+    for (uint32_t r = 0; goes_on;) {
+        const int32_t due = cls_text_due(&v->trial), next = find_child(v, r, NULL);
+        const int relaxed = !v->one_token && cls_text_relaxes(&v->trial);
+        by_rows |= due >= 0 || relaxed;
+        const int accepted = !by_rows && r < v->accepted, has_token = accepted || run_target(v, r);
+        uint32_t status = accepted ? v->judged[r] : v->w->trace.status;
+        int32_t token = has_token ? v->w->trace.token : NONE, draft = NONE;
         v->last_forbidden = 0;
-        if (by_rows)
-            token = choose_by_row(v, r, forced, &draft);
-        else if (token == NONE || draft == NONE)
-            v->status |= whole;
-        if (token == NONE)
+        if (due >= 0 && v->w->request != NULL) {
+            v->last_forbidden = !cls_sampled_allows(v->w, (uint32_t)due);
+            token = v->last_forbidden ? NONE : due;
+        } else if (accepted || (relaxed && has_token && next != NONE)) {
+            const int32_t id = draft_id(v, (uint32_t)next);
+            if (accepted || (id >= 0 && (uint32_t)id < v->w->vocab && is_relaxed(v, (uint32_t)id)))
+                token = id;
+        } else if (!by_rows && v->drawn != NONE) {
+            token = v->drawn;
+        }
+        if (v->last_forbidden)
+            status = (status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_EMPTY;
+        v->status |= token == NONE ? status : status & (CLS_ROW_NAN | CLS_ROW_INF);
+        v->last_row = token == NONE ? (int32_t)r : NONE;
+        if (token != NONE && !v->one_token && (by_rows || accepted))
+            draft = find_child(v, r, &token);
+        if (token == NONE || (!v->one_token && next == NONE && !has_bonus(v)))
             return;
-        v->emitted[i].row = r;
-        v->emitted[i].forced = forced >= 0;
-        v->status |= forced >= 0 ? CLS_ROW_FORCED : 0;
-        const uint32_t loops = cls_text_loops(&v->trial, (uint32_t)token | CLS_ENTRY_OUTPUT);
-        v->status |= loops;
+        const uint32_t loops = cls_text_loops(&v->trial, (uint32_t)token | CLS_ENTRY_OUTPUT),
+                       ends = cls_text_next(&v->trial, (uint32_t)token, 1).ends;
+        v->status |= loops | ends | (due >= 0 ? CLS_ROW_FORCED : 0);
         if (v->one_token && token == v->w->trace.token)
             v->next = v->w->trace.next;
-        const int ends = emit_token(v, token, draft);
-        v->last_row = NONE;
-        if (ends || (loops & CLS_ROW_STOPPED) || draft == NONE)
-            return;
+        v->emitted[out->emitted].row = r;
+        v->emitted[out->emitted].forced = due >= 0;
+        out->tokens[out->emitted++] = token;
+        if (draft != NONE)
+            out->nodes[out->accepted++] = draft;
+        cls_host_slot_accept(&v->trial, (uint32_t)token, NULL);
+        goes_on = ends == 0 && !(loops & CLS_ROW_STOPPED) && draft != NONE;
         r = (uint32_t)draft + 1;
     }
 }
@@ -337,25 +251,24 @@ static void emit_tokens(cls_verification *v)
 void cls_verification_run(cls_verification *v)
 {
     const uint32_t flags = v->request->slot.flags;
-    v->status = 0;
-    v->last_row = NONE;
+    v->status = v->accepted = 0;
+    v->drawn = v->last_row = NONE;
     v->last_forbidden = 0;
     v->next = v->request->slot.adaptive;
     begin_verified(v);
     v->one_token = (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0; /* never if it is greedy */
-    v->by_token = (flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
+    v->by_token = v->one_token || (flags & CLS_SLOT_GREEDY) != 0 ||
+                  v->drafts.method == CLS_VERIFY_MATCH || cls_text_relaxes(&v->trial);
     if (v->slot < 0 || v->request->slot.stopped) {
         cls_sampled_run(v->w, v->request, &v->drafts.rows[0], 1);
         v->status = v->w->trace.status;
         return;
     }
-    if (v->one_token || !cls_text_relaxes(&v->trial)) { /* else emit_tokens() judges */
-        if (v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
-            walk_block(v);
-        else
-            walk(v);
+    if (!v->by_token) {
+        judge_drafts(v);
+        begin_verified(v);
     }
-    emit_tokens(v);
+    walk(v);
 }
 
 /* ------------------------------------------------------------------- afterwards */

@@ -46,9 +46,8 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
 /* Returns the parts of the self-test in which a variant runs, and the features that these need. */
 static uint32_t parts_of(int variant, uint32_t *features)
 {
-    if (variant == CLS_REPORT_2 || variant == CLS_KEPT_2) {
-        *features = CLS_FEATURE_VERIFY |
-                    (variant == CLS_KEPT_2 ? CLS_FEATURE_KEPT_SETS : CLS_FEATURE_LOGPROBS);
+    if (variant == CLS_REPORT_2) {
+        *features = CLS_FEATURE_VERIFY | CLS_FEATURE_LOGPROBS;
         return PART_DRAFTS;
     }
     switch (cls_variants[variant].kernel) {

@@ -132,7 +132,7 @@ class Verified(Outputs, Rows):
     emitted     int32 [requests]: the number of tokens in all
     drafted     int32 [requests]: how many draft ids were in the vocabulary
     nodes       int32 [requests, max_drafts]: the indices of the emitted drafts, then -1
-    status      int32 [requests]: the RowStatus of all rows that were read
+    status      int32 [requests]: the RowStatus of all rows that were used
     token_status
                 int32 [requests, max_drafts + 1]: the RowStatus bits of each token
     and the outputs that were asked for, which have [requests, max_drafts + 1] in place of [rows].

@@ -39,8 +39,7 @@ static cls_variant_set run_with(int variant)
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
         const enum cls_kernel k = cls_variants[v].kernel;
         const int is_of_outputs = k >= CLS_DISTRIBUTION && k <= CLS_ACCEPT;
-        if (k <= CLS_SEARCH || k == own ||
-            ((variant == CLS_REPORT_2 || variant == CLS_KEPT_2) && k >= CLS_DISTRIBUTION) ||
+        if (k <= CLS_SEARCH || k == own || (variant == CLS_REPORT_2 && k >= CLS_DISTRIBUTION) ||
             (is_of_outputs && own >= CLS_DISTRIBUTION && own <= CLS_ACCEPT) ||
             (k >= CLS_RESIDUAL && own >= CLS_RESIDUAL))
             set |= CLS_VARIANT_BIT(v);
