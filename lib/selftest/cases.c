@@ -211,7 +211,7 @@ const cls_selftest_case cls_selftest_cases[] = {
 
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_PHASES, BY_ROLLBACK, "parameters of the thinking",
      PROOF(V(SLOTS_1) | V(FORCE_0)), {F(temperature, 2), I(top_k, 20)}},
-    {ST_FORCED, ROW_TEXT, WITH_PHASES, BY_LOAD, "parameters outside the thinking",
+    {ST_FORCED, ROW_TEXT, WITH_PHASES, 0, "parameters outside the thinking",
      PROOF(V(SLOTS_1) | V(FORCE_0)), {F(temperature, 2), I(top_k, 20)}},
 
     {ST_FORCED, ROW_PEAKED, WITH_TEXT, 0, "a watermark",
