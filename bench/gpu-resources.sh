@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: MIT
 # Compiles each program for GPUs, without a GPU, and prints what it needs: registers, stack,
 # spills, local memory, occupancy, barriers and wide loads. For NVIDIA clang compiles to PTX and
-# ptxas for sm_90; for AMD clang compiles for gfx90a and gfx1100. Clang replaces the vendors' front
+# ptxas for sm_90; for AMD clang compiles for gfx1100. Clang replaces the vendors' front
 # ends and inlines everything, as they do. For Intel its own compiler compiles for dg2 and gen9; it
 # is known to take minutes and gigabytes for a large kernel, so its seconds of processor time and
 # its MB are printed, too. The script measures no times of kernels. It fails if a program exceeds
 # the limits below, or if Intel's compiler does not end well.
 #
 # usage: gpu-resources.sh PROGRAMS [GROUP [VECTOR]]     PROGRAMS: the built bench/programs
-# WITHOUT_GFX90A=1 leaves out the target that has no limits, a fifth of the time.
 # WITHOUT_GEN9=1 leaves out Intel's older GPUs, which have dg2's limits on seconds and MB alone.
 # ONLY='accept force' compiles these programs alone.
 # needs: clang-15 and libclc-15 (Debian); ptxas (CUDA) for most of NVIDIA's columns; ocloc
@@ -54,7 +53,7 @@ pass 64 0 0 50 5 68 5 200 8 0
 pass-row 80 0 0 37 5 96 5 200 16 0
 search 128 96 364 25 55 128 20 400 16 16384
 search-row 128 312 1672 25 68 128 40 530 16 131072
-search-all 128 544 3932 25 114 128 115 1582 16 131072
+search-all 128 544 3952 25 114 128 115 1582 16 131072
 distribution 64 0 0 50 8 80 5 200 16 0
 distribution-row 80 64 236 37 8 104 5 200 16 0
 report 80 32 32 37 33 96 6 350 16 512
@@ -207,13 +206,6 @@ nvidia_columns() { # OPTIONS
 }
 
 amd_columns() { # OPTIONS
-    if [ -n "${WITHOUT_GFX90A-}" ]; then
-        printf '%24s|' 'left out'
-    else
-        # shellcheck disable=SC2046 # numbers
-        set -- "$1" $(amd gfx90a "$folder/source.cl" "$1")
-        printf '%6d%8d%5d%5d|' "$2" "$3" "$4" "$5"
-    fi
     # shellcheck disable=SC2046 # numbers
     set -- "$1" $(amd gfx1100 "$folder/source.cl" "$1")
     printf '%6d%8d%5d%5d|' "$2" "$3" "$4" "$5"
@@ -250,9 +242,9 @@ driver() { (cd "$folder" && "$ocloc" query OCL_DRIVER_VERSION >said && cat OCL_D
 printf 'compilers: clang %s, ptxas %s, ocloc %s\n' "$(version "$clang" --version)" \
     "$(version "$ptxas" --version)" "$(version printf ' %s\n' "$(driver 2>/dev/null || true)")"
 if [ -z "$have_ocloc" ]; then echo 'ocloc or time is not installed: no columns for Intel'; fi
-printf '\n%-18s|%38s|%24s|%24s|%29s|%29s|\n' '' sm_90 gfx90a gfx1100 dg2 gen9
-printf '%-18s|%5s%6s%7s%7s%5s%4s%5s|%6s%8s%5s%5s|%6s%8s%5s%5s|%4s%6s%5s%6s%8s|%4s%6s%5s%6s%8s|\n' \
-    program reg stack spills local occ bar wide vgpr scratch sp occ vgpr scratch sp occ \
+printf '\n%-18s|%38s|%24s|%29s|%29s|\n' '' sm_90 gfx1100 dg2 gen9
+printf '%-18s|%5s%6s%7s%7s%5s%4s%5s|%6s%8s%5s%5s|%4s%6s%5s%6s%8s|%4s%6s%5s%6s%8s|\n' \
+    program reg stack spills local occ bar wide vgpr scratch sp occ \
     s MB simd stack scratch s MB simd stack scratch
 # The sub-groups of the vendor's compiler: 5 for NVIDIA, 4 for AMD, 2 for Intel.
 for subgroups in 5 4 2; do

@@ -103,6 +103,12 @@ soname() { # LIBRARY VARIABLE MAP
         sub(/;$/, "") && /cls_/ && !($1 "@" node in listed) { printf " %s@%s", $1, node }' \
         "$symbols" "$3")
     [ -z "$missing" ] || complain "$3 exports names that $symbols does not list:$missing."
+    extra=$(awk -v node="$node" '
+        NR == FNR { if (sub(/;$/, "")) exported[$1]; next }
+        split($1, at, "@") == 2 && /^ / &&
+            !(at[2] == node && (at[1] in exported || at[1] == node)) { printf " %s", $1 }' \
+        "$3" "$symbols")
+    [ -z "$extra" ] || complain "$symbols lists names that $3 does not export:$extra."
 }
 soname libclsample CLS_LIBRARY_VERSION lib/clsample.map
 agree NEWS soname "$(tr '\n' ' ' <NEWS | grep -o 'soname *\(is\)* *[0-9][0-9]*' | head -n 1 |

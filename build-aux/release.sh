@@ -43,6 +43,7 @@ done
 for module in pip setuptools wheel cffi; do
     python3 -c "import $module" 2>/dev/null || die "$(command -v python3) has no module $module."
 done
+dpkg-checkbuilddeps packaging/debian/control || die "Debian's packages need what is named above."
 changed=$(git status --porcelain) || die "$PWD is not a git checkout."
 [ -z "$changed" ] || die "the tree is not clean: $changed."
 said=$(sh build-aux/check-versions.sh) || die "$said"

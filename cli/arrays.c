@@ -5,16 +5,9 @@
 #include <string.h>
 
 #include "cli.h"
+#include "inputs.h"
 
 /* ---------------------------------------------------------------------- logits */
-
-/* Each cls_dtype. */
-static const struct type {
-    const char *name;
-    char kind;
-    unsigned size;
-} types[] = {
-    [CLS_F32] = {"f32", 'f', 4}, [CLS_F16] = {"f16", 'f', 2}, [CLS_BF16] = {"bf16", 'u', 2}};
 
 /* Fails because the type of the array does not fit. dtype: the value of --dtype, or -1. */
 static void refuse_type(const cli_npy *array, int32_t dtype)
@@ -22,11 +15,11 @@ static void refuse_type(const cli_npy *array, int32_t dtype)
     char name[16];
     if (array->kind == 'u' && array->size == 2)
         cli_die("%s: uint16 logits are read as bfloat16: use --dtype bf16, not %s", array->path,
-                dtype < 0 ? "f32 or f16" : types[dtype].name);
+                dtype < 0 ? "f32 or f16" : dtype_names[dtype]);
     cli_npy_type(array, name);
     if (dtype >= 0 && array->kind == 'f' && array->size != 8)
         cli_die("%s: the logits are %s ('%s'), not %s; leave out --dtype", array->path, name,
-                array->descr, types[dtype].name);
+                array->descr, dtype_names[dtype]);
     cli_die("%s: the logits are %s ('%s'), not f32, f16 or bf16; convert them in NumPy by "
             "a.astype('float32')",
             array->path, name, array->descr);
@@ -36,7 +29,7 @@ static void refuse_type(const cli_npy *array, int32_t dtype)
 static void check_logits(const cli_npy *array, int32_t type, int32_t dtype)
 {
     const char *const path = array->path;
-    if (array->kind != types[type].kind || array->size != types[type].size)
+    if (array->kind != (type == CLS_BF16 ? 'u' : 'f') || array->size != dtype_size(type))
         refuse_type(array, dtype);
     if (array->dims != 2)
         cli_die("%s: the array has one dimension, but logits have two: [rows, vocab]", path);
@@ -98,5 +91,3 @@ void cli_array_read(cli_npy *npy, const cli_picked *picked, cli_array *array)
     cli_npy_rows(npy, picked);
     array->data = npy->data;
 }
-
-const char *cli_dtype_word(int32_t dtype) { return types[dtype].name; }

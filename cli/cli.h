@@ -323,9 +323,9 @@ void cli_put(const char *text, const json_t *object);
 /* Ends the process if stdout cannot be written. main() calls it after a command. */
 void cli_flush_output(void);
 
-/* "nan, inf"; "ok" for 0. */
-#define CLI_STATUS_WORDS 80 /* room for all words */
-const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS]);
+/* "nan, inf", with `between` between the words; "ok" for 0. */
+#define CLI_STATUS_WORDS 96 /* room for all words */
+const char *cli_status_words(int32_t status, const char *between, char words[CLI_STATUS_WORDS]);
 
 /* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
@@ -363,10 +363,9 @@ typedef struct cli_npy {
     uint64_t bytes_read; /* bytes that were read so far */
 } cli_npy;
 
-/* cli_npy_open() reads the header, so that the caller can check type and shape.
- * cli_npy_rows() then reads the selected rows, which must be within the shape, and closes the
- * file. cli_npy_close() closes it without reading. cli_npy_read() reads all; data is NULL if the
- * array is empty. */
+/* cli_npy_open() reads the header, so that the caller can check type and shape. cli_npy_rows() then
+ * reads the selected rows, which must be within the shape, and closes the file. cli_npy_close()
+ * closes it without reading. cli_npy_read() reads all; data is NULL if the array is empty. */
 void cli_npy_open(const char *path, cli_npy *array);
 void cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
@@ -409,13 +408,5 @@ typedef struct cli_array {
 void cli_array_open(cli_input what, const char *path, int32_t dtype, cli_npy *npy,
                     cli_array *array);
 void cli_array_read(cli_npy *npy, const cli_picked *picked, cli_array *array);
-
-const char *cli_dtype_word(int32_t dtype); /* the word that --dtype takes */
-
-/* Token ids. */
-typedef struct cli_ids {
-    const int32_t *ids; /* NULL: no ids */
-    uint32_t count;
-} cli_ids;
 
 #endif

@@ -74,14 +74,14 @@ static void print(const command *q, uint32_t r, const cli_explained *e, const cl
         print_top(&e->stage[i], pieces, longest);
     }
     if (e->token < 0) {
-        printf("\nno token: %s\n", cli_status_words(e->status, words));
+        printf("\nno token: %s\n", cli_status_words(e->status, ", ", words));
         return;
     }
     cli_pieces_name(pieces, e->token, name);
     printf("\n%s: %s, of final probability %.6f and raw probability %.6f",
            e->status & CLS_ROW_FORCED ? "forced" : "drawn", name, e->final, e->raw);
     if (e->status != 0)
-        printf(" (%s)", cli_status_words(e->status, words));
+        printf(" (%s)", cli_status_words(e->status, ", ", words));
     putchar('\n');
 }
 
@@ -108,8 +108,8 @@ static json_t *row_json(const cli_request *q, uint32_t r, const cli_explained *e
                      (json_int_t)cli_row_number(&q->picked, r), "position",
                      (json_int_t)cli_position(q, r), "token", (int)e->token, "raw_probability",
                      cli_real(e->raw), "final_probability", cli_real(e->final), "status",
-                     (int)e->status, "status_words", cli_status_words(e->status, words), "stages",
-                     stages);
+                     (int)e->status, "status_words", cli_status_words(e->status, ", ", words),
+                     "stages", stages);
 }
 
 /* --------------------------------------------------------------------- command */
@@ -187,9 +187,8 @@ int cls_cmd_explain(int argc, char **argv)
                 q.request.rows);
     for (uint32_t i = 0; i < q.request.rows; i++)
         if (q.request.rules[i].post_thinking != NULL)
-            cli_die(
-                "explain shows the stages of one phase: give the parameters of the row's phase, "
-                "without \"post_thinking\"");
+            cli_die("explain shows the stages of one phase: give the parameters of the row's "
+                    "phase, without \"post_thinking\"");
     const int code = explain(&q);
     cls_grammar_destroy(q.request.grammar);
     return code;

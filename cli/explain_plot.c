@@ -139,8 +139,7 @@ static void put_commands(FILE *to, bool svg, const cli_explained *e, const cli_p
     else
         fprintf(to,
                 "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) set terminal pngcairo size 960,%u "
-                "noenhanced; "
-                "else set terminal png size 960,%u noenhanced\n",
+                "noenhanced; else set terminal png size 960,%u noenhanced\n",
                 height, height);
     fprintf(to, "set title 'row %" PRIu32 ": probability by rank after each stage'\n", e->row);
     fputs("set xlabel 'rank'\nset ylabel 'probability'\nset logscale xy\nset grid\n"

@@ -111,20 +111,26 @@ void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST])
         snprintf(&digest[2 * i], 3, "%02x", info.digest[i]);
 }
 
+json_t *cli_json_read(const char *path)
+{
+    json_error_t error;
+    errno = 0;
+    json_t *const value = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (value == NULL && error.line < 1)
+        cli_die("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
+    if (value == NULL)
+        cli_die("%s: line %d: %s", path, error.line, error.text);
+    return value;
+}
+
 cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
 {
     static const char *const keys[] = {"transitions", "final", "end_ids"};
-    json_error_t error;
     cls_grammar_options o;
     cls_grammar *grammar;
     const char *key;
     json_t *value;
-    errno = 0;
-    json_t *const object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (object == NULL && error.line < 1)
-        cli_die("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
-    if (object == NULL)
-        cli_die("%s: line %d: %s", path, error.line, error.text);
+    json_t *const object = cli_json_read(path);
     if (!json_is_object(object))
         cli_die("%s: the grammar is not an object", path);
     json_object_foreach(object, key, value)
@@ -143,7 +149,7 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
     read_final(path, member(path, object, keys[1]), &o);
     value = member(path, object, keys[2]);
     if (value != NULL)
-        cli_ids_from_json("\"end_ids\"", value, &o.end_ids.ids, &o.end_ids.count);
+        cli_ids_from_json("\"end_ids\"", value, &o.end_ids);
     if (cls_grammar_create(&o, &grammar) != CLS_OK)
         cli_die("%s: %s", path, cls_error_message());
     json_decref(object);

@@ -52,17 +52,17 @@ static void read_ids(const source *from, json_t *value, const int32_t **list, ui
         set(from, CLI_INT, &ids[i], json_array_get(value, i));
 }
 
-void cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab)
+void cli_ids_check(const char *what, const cls_ids *list, uint32_t vocab)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (ids[i] < 0 || (uint32_t)ids[i] >= vocab)
-            cli_die("%s: %" PRId32 " is not a token of a vocabulary of %" PRIu32, what, ids[i],
-                    vocab);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->ids[i] < 0 || (uint32_t)list->ids[i] >= vocab)
+            cli_die("%s: %" PRId32 " is not a token of a vocabulary of %" PRIu32, what,
+                    list->ids[i], vocab);
 }
 
-void cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count)
+void cli_ids_from_json(const char *what, json_t *value, cls_ids *list)
 {
-    read_ids(&(source){what, false}, value, ids, count);
+    read_ids(&(source){what, false}, value, &list->ids, &list->count);
 }
 
 /* -------------------------------------------------------------------- sequences */
@@ -254,9 +254,10 @@ static json_t *list_of(const cli_list *texts, void (*add)(json_t *list, const ch
     return list;
 }
 
-void cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count)
+void cli_ids_parse(const char *what, const cli_list *texts, uint32_t vocab, cls_ids *list)
 {
-    return read_ids(&(source){what, true}, list_of(texts, add_ids), ids, count);
+    read_ids(&(source){what, true}, list_of(texts, add_ids), &list->ids, &list->count);
+    cli_ids_check(what, list, vocab);
 }
 
 void cli_lists_parse(const cli_lists *texts, cls_params *params)

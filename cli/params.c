@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sampling parameters: checks that name the option at fault, parameters per row, which are read
  * from files, and their JSON. cli/lists.c has the parameters that are lists. */
-#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -184,7 +183,7 @@ _Noreturn static void refuse_key(const char *what, const char *key)
 }
 
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
-                          cli_ids *force)
+                          cls_ids *force)
 {
     const cli_option fields[] = {CLS_PARAMS(CLI_PARAM_OPTION, params) CLI_NO_OPTION};
     const struct name *at_fault;
@@ -198,10 +197,10 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
         char what[PATH_MAX + 160];
         snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
         if (strcmp(key, "force") == 0) {
-            cli_ids_from_json(what, value, &force->ids, &force->count);
-            cli_ids_check(what, force->ids, force->count, vocab);
+            cli_ids_from_json(what, value, force);
+            cli_ids_check(what, force, vocab);
         } else if (strcmp(key, "post_thinking") == 0) {
-            cli_ids none;
+            cls_ids none;
             params->post_thinking = NULL;
             cli_params_from_json(what, value, vocab, cli_phase_of(params), &none);
         } else if (name == NULL) {
@@ -236,15 +235,9 @@ const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
 }
 
 static void rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
-                           cls_params *params, cli_ids *force)
+                           cls_params *params, cls_ids *force)
 {
-    json_error_t error;
-    errno = 0;
-    json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error); /* or an object */
-    if (array == NULL && error.line < 1)
-        cli_die("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
-    if (array == NULL)
-        cli_die("%s: line %d: %s", path, error.line, error.text);
+    json_t *const array = cli_json_read(path); /* or an object */
     if (json_is_object(array)) {
         for (uint32_t i = 0; i < rows->count; i++)
             cli_params_from_json(path, array, vocab, &params[i], &force[i]);
@@ -274,7 +267,7 @@ static void seeds_from_npy(const char *path, const cli_rows *rows, cls_params *p
 }
 
 void cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                     const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force)
+                     const cli_rows *rows, uint32_t vocab, cls_params *params, cls_ids *force)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
         params[i] = *base;

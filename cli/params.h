@@ -40,16 +40,19 @@ void cli_list_from_json(const char *key, const char *what, json_t *value, cls_pa
 /* The value of "chain" that cli_list_from_json() reads. */
 json_t *cli_chain_json(const cls_params *params);
 
-/* Parses ids that are separated by commas. */
-void cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
+/* Parses ids of the vocabulary that are separated by commas, if there are any. */
+void cli_ids_parse(const char *what, const cli_list *texts, uint32_t vocab, cls_ids *list);
 
 /* Fails if an id is not a token of the vocabulary. Messages begin with `what`. */
-void cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);
+void cli_ids_check(const char *what, const cls_ids *list, uint32_t vocab);
 
-/* Sets *ids to the ids of a JSON array, or to NULL if it is empty. */
-void cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
+/* Takes the ids of a JSON array. */
+void cli_ids_from_json(const char *what, json_t *value, cls_ids *list);
 
 /* ---------------------------------------------------------------- cli/grammar.c */
+
+/* Reads a file; if it is no JSON the command ends. */
+json_t *cli_json_read(const char *path);
 
 /* Reads a grammar for a vocabulary; cls_grammar_destroy() gives it up. */
 cls_grammar *cli_grammar_read(const char *path, uint32_t vocab);
@@ -95,12 +98,12 @@ const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
  * the files; the file seeds_path replaces the seeds, and the file params_path replaces any
  * parameter, and the ids of --force, which the caller has set. Both paths may be NULL. */
 void cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                     const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force);
+                     const cli_rows *rows, uint32_t vocab, cls_params *params, cls_ids *force);
 
 /* Sets the parameters that an object names, and the ids of "force". Messages begin with `where`:
  * "FILE: row 3". */
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
-                          cli_ids *force);
+                          cls_ids *force);
 
 json_t *cli_ids_json(const int32_t *ids, size_t count);
 

@@ -100,22 +100,16 @@ void cli_put(const char *line, const json_t *object)
     }
 }
 
-const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS])
+const char *cli_status_words(int32_t status, const char *between, char words[CLI_STATUS_WORDS])
 {
-    static const struct {
-        int32_t bit;
-        const char *word;
-    } bits[] = {
-        {CLS_ROW_NAN, "nan"},         {CLS_ROW_INF, "inf"},          {CLS_ROW_EMPTY, "empty"},
-        {CLS_ROW_SKIPPED, "skipped"}, {CLS_ROW_NO_SLOT, "no slot"},  {CLS_ROW_STOPPED, "stopped"},
-        {CLS_ROW_LENGTH, "length"},   {CLS_ROW_UNFIT, "unfit"},      {CLS_ROW_LOOP, "loop"},
-        {CLS_ROW_FORCED, "forced"},   {CLS_ROW_OVERFLOW, "overflow"}};
+    static const char *const bits[] = {"nan",    "inf",   "empty", "skipped", "no slot", "stopped",
+                                       "length", "unfit", "loop",  "forced",  "overflow"};
     words[0] = '\0';
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++)
-        if (status & bits[i].bit) {
+        if (status >> i & 1) {
             if (words[0] != '\0')
-                strcat(words, ", ");
-            strcat(words, bits[i].word);
+                strcat(words, between);
+            strcat(words, bits[i]);
         }
     return words[0] == '\0' ? "ok" : words;
 }

@@ -35,10 +35,10 @@ static void input_read(cli_request *q, cli_input what)
 static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->size >= 4; }
 
 /* Reads prompts or outputs. Ids outside the vocabulary pad rows that are shorter than others. */
-static cli_ids *texts_read(const cli_request *q, const char *path)
+static cls_ids *texts_read(const cli_request *q, const char *path)
 {
     const cli_rows rows = rows_of(q);
-    cli_ids *const texts = cli_alloc(q->rows, sizeof *texts);
+    cls_ids *const texts = cli_alloc(q->rows, sizeof *texts);
     cli_npy array;
     if (path == NULL)
         return texts;
@@ -83,23 +83,13 @@ void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill)
                 path, array.shape[0], vocab);
 }
 
-/* Parses token ids that are separated by commas, if there are any. */
-static void tokens_parse(const char *what, const cli_list *texts, uint32_t vocab,
-                         const int32_t **ids, uint32_t *count)
-{
-    if (texts->count == 0)
-        return;
-    cli_ids_parse(what, texts, ids, count);
-    cli_ids_check(what, *ids, *count, vocab);
-}
-
 /* Reads the tables of the infill stage, if a row turns the stage on. */
 static void infill_read(cli_request *q)
 {
     bool enabled = false;
     for (uint32_t r = 0; r < q->rows; r++)
         enabled |= q->rules[r].infill != 0;
-    tokens_parse("--infill-end", &q->end_ids, q->vocab, &q->ends.ids, &q->ends.count);
+    cli_ids_parse("--infill-end", &q->end_ids, q->vocab, &q->ends);
     if (enabled && q->ends.ids == NULL)
         cli_die("--infill: this option requires --infill-end, the tokens that end a text");
     if (enabled || q->prefixes != NULL)
@@ -145,9 +135,9 @@ static uint32_t history_of(const cli_request *q)
 static void params_read(cli_request *q)
 {
     const cli_rows rows = rows_of(q);
-    cli_ids force = {NULL, 0};
+    cls_ids force = {NULL, 0};
     q->rules = cli_alloc(q->rows, sizeof *q->rules);
-    tokens_parse("--force", &q->force, q->vocab, &force.ids, &force.count);
+    cli_ids_parse("--force", &q->force, q->vocab, &force);
     for (uint32_t r = 0; r < q->rows; r++)
         q->forces[r] = force;
     cli_lists_parse(&q->lists, &q->params);
@@ -215,11 +205,11 @@ uint64_t cli_position(const cli_request *q, uint32_t row)
 
 /* ------------------------------------------------------------------------- text */
 
-static void write_ids(run_text *t, const char *key, const int32_t *ids, uint32_t count)
+static void write_ids(run_text *t, const char *key, const cls_ids *list)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < list->count; i++)
         run_add(t, "%s%s%s%" PRId32, i == 0 ? " " : "", i == 0 ? key : "", i == 0 ? "=" : ",",
-                ids[i]);
+                list->ids[i]);
 }
 
 /* A name of a file may have spaces. */
@@ -243,7 +233,7 @@ static void write_sampler(const cli_request *q, const char *features, run_text *
             counts = "all";
     }
     run_add(t, "sampler vocab=%" PRIu32 " slots=%" PRIu32 " dtypes=%s counts=%s", q->vocab, q->rows,
-            cli_dtype_word(q->array[CLI_LOGITS].type), counts);
+            dtype_names[q->array[CLI_LOGITS].type], counts);
     if (history != 0)
         run_add(t, " max_history=%" PRIu32, history);
     run_add(t, " features=shortlist%s%s%s\n", q->array[CLI_MASK].data != NULL ? ",mask" : "",
@@ -252,16 +242,16 @@ static void write_sampler(const cli_request *q, const char *features, run_text *
 
 static void write_request(const cli_request *q, uint32_t r, run_text *t)
 {
-    const cli_ids *const force = &q->forces[r], *const output = &q->outputs[r];
+    const cls_ids *const force = &q->forces[r], *const output = &q->outputs[r];
     run_add(t, "begin %" PRIu32, r);
     run_add_params(t, &q->rules[r]);
     if (q->grammar != NULL)
         run_add(t, " grammar=grammar");
-    write_ids(t, "prompt", q->prompts[r].ids, q->prompts[r].count);
-    write_ids(t, "output", output->ids, output->count);
+    write_ids(t, "prompt", &q->prompts[r]);
+    write_ids(t, "output", output);
     if (force->count > output->count) {
         run_add(t, "\nforce %" PRIu32, r);
-        write_ids(t, "ids", force->ids + output->count, force->count - output->count);
+        write_ids(t, "ids", &(cls_ids){force->ids + output->count, force->count - output->count});
     }
     run_add(t, "\n");
 }
@@ -280,7 +270,7 @@ void cli_request_write(const cli_request *q, const char *features, bool log, run
     }
     if (q->ends.count != 0) {
         run_add(t, "infill");
-        write_ids(t, "end", q->ends.ids, q->ends.count);
+        write_ids(t, "end", &q->ends);
         if (q->prefixes != NULL)
             write_name(t, "prefix=", q->prefixes);
         run_add(t, "\n");

@@ -25,9 +25,9 @@ typedef struct cli_request {
     cli_array array[CLI_INPUTS]; /* data NULL: there is none */
     uint32_t rows, vocab;
     cls_params *rules;          /* [rows] */
-    cli_ids *prompts, *outputs; /* [rows] */
-    cli_ids *forces;            /* [rows], the first ids of the outputs */
-    cli_ids ends;               /* of infill, if a row has it */
+    cls_ids *prompts, *outputs; /* [rows] */
+    cls_ids *forces;            /* [rows], the first ids of the outputs */
+    cls_ids ends;               /* of infill, if a row has it */
     cls_infill infill;          /* its tables */
     cls_grammar *grammar;       /* of all rows, or NULL; the command destroys it */
     run_given given[6];

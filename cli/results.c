@@ -94,20 +94,11 @@ static void write_outputs(const cli_results *a, uint32_t draw, run_text *t)
 
 /* ----------------------------------------------------------------------- results */
 
-/* What a side wrote in a statement. */
-static const run_record *find_record(const run_side *side, uint32_t statement, const char *name)
-{
-    for (uint32_t i = 0; i < side->records; i++)
-        if (side->record[i].statement == statement && strcmp(side->record[i].name, name) == 0)
-            return &side->record[i];
-    return NULL;
-}
-
 /* Takes a part of a step: of all draws, a column of the results. */
 static void take_part(const run_side *side, uint32_t statement, uint32_t draw, cli_part part,
                       cli_results *a)
 {
-    const run_record *const r = find_record(side, statement, parts[part].record);
+    const run_record *const r = run_record_of(side, statement, parts[part].record);
     if (r == NULL || a->width[part] == 0)
         return;
     if ((int)part >= OF_ALL_DRAWS)
@@ -142,7 +133,7 @@ static void add_logprobs(const cli_request *q, const cls_context_options *option
     for (uint32_t i = 0; i < 2 * a->draws; i++) {
         const uint32_t statement = is_small ? script.count - 2 * a->draws + i : 0, draw = i / 2;
         const cli_part part = i % 2 == 0 ? CLI_LOGPROBS : CLI_FINAL_LOGPROBS;
-        const run_record *const tokens = find_record(&host, statement, "tokens");
+        const run_record *const tokens = run_record_of(&host, statement, "tokens");
         if (a->by_device && part == cli_logprobs(a))
             continue;
         take_part(&host, statement, draw, part, a);
@@ -202,18 +193,6 @@ void cli_log_check(const cli_request *q)
                     paths[i]);
 }
 
-static uint64_t hash_of_row(const cli_request *q, uint32_t row)
-{
-    uint64_t hash = RUN_HASH;
-    for (int i = 0; i < CLI_INPUTS; i++) {
-        const cli_array *const a = &q->array[i];
-        if (a->data != NULL)
-            hash = run_hash(hash, (const char *)a->data + row * (size_t)a->width * a->size,
-                            (size_t)a->width * a->size);
-    }
-    return hash;
-}
-
 void cli_log_write(const char *path, const cli_request *q, const cli_results *a)
 {
     run_text t = {NULL, 0};
@@ -222,7 +201,7 @@ void cli_log_write(const char *path, const cli_request *q, const cli_results *a)
     for (uint32_t d = 0; d < a->draws; d++) {
         write_step(q, d, &t);
         for (uint32_t r = 0; r < a->rows; r++)
-            run_add(&t, "%s%016" PRIx64, r > 0 ? "," : " hash=", hash_of_row(q, r));
+            run_add(&t, "%s%016" PRIx64, r > 0 ? "," : " hash=", run_hash_of_row(q->array, r));
         for (uint32_t r = 0; r < a->rows; r++) {
             run_add(&t, "%s%" PRId32, r > 0 ? ", " : " -> ", cli_ints(a, CLI_TOKENS, r)[d]);
             run_add_status(&t, cli_ints(a, CLI_STATUS, r)[d] & ~CLS_ROW_OVERFLOW);
@@ -281,7 +260,7 @@ json_t *cli_row_json(const cli_request *q, const cli_results *results, uint32_t 
         "{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "row",
         (int)cli_row_number(&q->picked, row), "position", (json_int_t)cli_position(q, row),
         "status", (int)*status, "statuses", cli_ids_json(status, results->draws), "status_words",
-        cli_status_words(*status, words), "token", (int)*tokens, "tokens",
+        cli_status_words(*status, ", ", words), "token", (int)*tokens, "tokens",
         cli_ids_json(tokens, results->draws), "logprob", cli_real((double)*drawn), "logprobs",
         logprobs, "raw_probability", cli_real(cli_probability((double)*raw)), "final_probability",
         cli_real(cli_probability((double)*final)));

@@ -119,15 +119,6 @@ static bool sides_differ(const run_side *host, const run_side *side, difference 
 
 /* --------------------------------------------------------------------- expected */
 
-/* What the host wrote in a statement under a name, or NULL. */
-static const run_record *record_of(const run_side *host, uint32_t statement, const char *name)
-{
-    for (uint32_t i = 0; i < host->records; i++)
-        if (host->record[i].statement == statement && strcmp(host->record[i].name, name) == 0)
-            return &host->record[i];
-    return NULL;
-}
-
 static int32_t int_at(const run_record *r, size_t i)
 {
     int32_t n = -1;
@@ -136,27 +127,23 @@ static int32_t int_at(const run_record *r, size_t i)
     return n;
 }
 
-static const char *const status_names[] = {"NAN",     "INF",     "EMPTY",   "SKIPPED",
-                                           "NO_SLOT", "STOPPED", "LENGTH",  "UNFIT",
-                                           "LOOP",    "FORCED",  "OVERFLOW"};
-
 void run_add_status(run_text *t, int32_t status)
 {
-    const char *before = " ";
-    for (int bit = 0; bit < 11; bit++)
-        if (status >> bit & 1) {
-            run_add(t, "%s%s", before, status_names[bit]);
-            before = "|";
-        }
+    char words[CLI_STATUS_WORDS];
+    if (status == 0)
+        return;
+    run_add(t, " ");
+    for (const char *at = cli_status_words(status, "|", words); *at != '\0'; at++)
+        run_add(t, "%c", *at == ' ' ? '_' : toupper((unsigned char)*at));
 }
 
 /* What a statement wrote, in the form in which texts expect it: "4 FORCED, -1 EMPTY". */
 static char *written(const run_side *host, const run_statement *s, uint32_t statement)
 {
-    const run_record *const refusal = record_of(host, statement, "refusal"),
-                            *const tokens = record_of(host, statement, "tokens"),
-                            *const drafts = record_of(host, statement, "drafts"),
-                            *const status = record_of(host, statement, "status");
+    const run_record *const refusal = run_record_of(host, statement, "refusal"),
+                            *const tokens = run_record_of(host, statement, "tokens"),
+                            *const drafts = run_record_of(host, statement, "drafts"),
+                            *const status = run_record_of(host, statement, "status");
     run_text t = {NULL, 0};
     run_add(&t, "%s", "");
     if (refusal != NULL) {
@@ -288,7 +275,7 @@ static bool wrote_other(const run_side *host, const run_statement *s, uint32_t s
     const char *const name = run_value(s, ""), *at = s->expect;
     const run_record *r = NULL;
     for (uint32_t i = statement; i-- > 0 && r == NULL;)
-        r = record_of(host, i, name);
+        r = run_record_of(host, i, name);
     run_add(t, "line %" PRIu32, s->line);
     if (r == NULL || at == NULL) {
         run_add(t, ": %s %s", at == NULL ? "nothing is expected of" : "no statement has written",
@@ -331,10 +318,10 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
             snprintf(d->text, sizeof d->text, "%s", t.text);
             return true;
         }
-        const run_record *const changed = record_of(host, i, "changed");
+        const run_record *const changed = run_record_of(host, i, "changed");
         const char *const is = written(host, s, i);
         const bool is_refused = strncmp(is, "refused", 7) == 0;
-        const run_record *const equal = record_of(host, i, "equal");
+        const run_record *const equal = run_record_of(host, i, "equal");
         d->statement = i;
         if (s->expect == NULL && (s->is_random || !is_refused) &&
             (equal == NULL || int_at(equal, 0) != 0))
@@ -352,8 +339,8 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
         run_add(&t, "line %" PRIu32, s->line);
         if (changed != NULL)
             run_add(&t,
-                    ", row %" PRId32 ": the logits, the mask or the bias have changed since the "
-                    "text was written",
+                    ", row %" PRId32
+                    ": the logits, the mask or the bias have changed since the text was written",
                     int_at(changed, 0));
         else if (strcmp(s->verb, "step") == 0 && !refused && !is_refused)
             explain_step(host, script, i, is, &t);
@@ -472,7 +459,7 @@ static void print_script(const run_side *host, const run_script *script, const d
         printf("  %s%s", i == d->statement ? "> " : "  ", s->verb);
         for (uint32_t w = 0; w < s->words; w++)
             printf(" %s%s%s", s->word[w].key, *s->word[w].key != '\0' ? "=" : "", s->word[w].value);
-        printf("%s\n", record_of(host, i, "refusal") != NULL ? " -> refused" : "");
+        printf("%s\n", run_record_of(host, i, "refusal") != NULL ? " -> refused" : "");
     }
 }
 
@@ -513,15 +500,9 @@ enum { KNOWN_SIDES = sizeof known_sides / sizeof *known_sides };
 
 static bool is_chosen(const command *c, const char *name)
 {
-    const size_t length = strlen(name);
     if (c->sides == NULL)
         return strcmp(name, "device") == 0 && c->device != NULL;
-    if (strcmp(c->sides, "all") == 0)
-        return true;
-    for (const char *at = c->sides; (at = strstr(at, name)) != NULL; at++)
-        if ((at == c->sides || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
-            return true;
-    return false;
+    return strcmp(c->sides, "all") == 0 || run_listed(c->sides, ',', name) != NULL;
 }
 
 static void open_sides(command *c)
@@ -659,8 +640,7 @@ int cls_cmd_run(int argc, char **argv)
          "also run on this device, whose number clsample devices prints"},
         {"sides", CLI_STRING, &c->sides, "LIST",
          "the sides to compare with the host: device, each, moved, out-of-order, ahead, svm, "
-         "alone, "
-         "permuted, shards-2, shards-3, shards-5, host-each, host-moved, host-alone, "
+         "alone, permuted, shards-2, shards-3, shards-5, host-each, host-moved, host-alone, "
          "host-permuted, or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},

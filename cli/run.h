@@ -87,6 +87,10 @@ int32_t *run_slots(const run_statement *s, uint32_t *count);
  * are missing. */
 int run_is(const run_statement *s, const char *text, const char *name, uint64_t number[3]);
 
+/* Finds a name in a list, whose parts end with `end`, or with : and a number. Returns what follows
+ * it, or NULL. list NULL: it is empty. */
+const char *run_listed(const char *list, char end, const char *name);
+
 /* Ends the command if a word's key is none of `keys`, which a space separates, and no field of the
  * struct, which may be NULL. */
 void run_check_keys(const run_statement *s, const char *keys, const char *structure);
@@ -249,14 +253,13 @@ void run_end(run_side *side);
 /* Waits for all that was enqueued. */
 void run_finish(const run_side *side);
 
-/* Sets the status of a call, which is made again after all others if it was CLS_BUSY. */
-#define RUN_RETRY(status, side, call) \
-    do { \
-        if (((status) = (call)) == CLS_BUSY) { \
-            run_finish(side); \
-            (status) = (call); \
-        } \
-    } while (0)
+/* Sets the status of a call of sampler i, which is made again after all others if it was CLS_BUSY.
+ */
+#define RUN_RETRY(status, side, i, call, operands) \
+    for (int tries = 0; tries < 2 && ((status) = call((side)->sampler[i], (side)->target.queue, \
+                                                      operands, 0, NULL, NULL)) == CLS_BUSY; \
+         tries++) \
+    run_finish(side)
 
 /* Saves each slot and loads it again. */
 void run_move(run_side *side);
@@ -275,6 +278,9 @@ cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t wi
 
 /* Memory of the host with these contents, which are overwritten when the call has returned. */
 void *run_passing(run_side *side, const void *data, size_t size);
+
+/* What a side wrote in a statement under a name, or NULL. */
+const run_record *run_record_of(const run_side *side, uint32_t statement, const char *name);
 
 /* What the reference's call returned; CLS_OK without a reference. */
 cls_status run_reference(const run_side *side);
@@ -334,7 +340,7 @@ run_inputs run_inputs_read(run_side *side, const run_statement *s, uint32_t logi
 void run_inputs_turn(run_inputs *in, uint32_t rows);
 
 /* The hash of what a row reads, without maps. */
-uint64_t run_hash_of_row(const run_inputs *in, uint32_t row);
+uint64_t run_hash_of_row(const cli_array of[CLI_INPUTS], uint32_t row);
 
 /* Rows of a list of numbers, or rows in which one token is the likeliest: list:1,2/3 or tokens:5,6,
  * or those of the words list=1,2/3 and tokens=5,6 of a statement `logits`. NULL: neither. */

@@ -58,9 +58,9 @@ static void find_edges(run_side *side, const run_statement *s, step_call *c)
     uint64_t number[3], *const bits = cli_alloc(c->rows + (size_t)1, sizeof *bits);
     if (random == NULL || !run_is(s, random, "edges", number))
         return;
-    for (uint32_t i = 0; of != NULL && i < of->records; i++)
-        if (of->record[i].statement == side->index && strcmp(of->record[i].name, "edges") == 0)
-            memcpy(bits, of->record[i].bytes, size);
+    const run_record *const found = of != NULL ? run_record_of(of, side->index, "edges") : NULL;
+    if (found != NULL)
+        memcpy(bits, found->bytes, size);
     for (uint32_t row = 0; of == NULL && row < c->rows; row++)
         bits[row] = run_edge(side, s, row, number[0]);
     run_note(side, "edges", bits, size);
@@ -190,7 +190,7 @@ static void check_hashes(run_side *side, const run_statement *s, const step_call
         const unsigned long long hash = strtoull(text, &end, 16);
         if (end == text)
             run_die(s, "hash has fewer numbers than the step has rows");
-        if (hash != run_hash_of_row(&c->in, row)) {
+        if (hash != run_hash_of_row(c->in.of, row)) {
             const int32_t changed = (int32_t)row;
             run_note(side, "changed", &changed, sizeof changed);
         }
@@ -250,12 +250,10 @@ void run_step(run_side *side, const run_statement *s)
             one.tokens = run_part_of(steps[0].tokens, row, sizeof(int32_t));
             one.status = run_part_of(steps[0].status, row, sizeof(int32_t));
             one.outputs = out[0].any ? &of_row : NULL;
-            RUN_RETRY(status, side,
-                      cls_sample(side->sampler[0], side->target.queue, &one, 0, NULL, NULL));
+            RUN_RETRY(status, side, 0, cls_sample, &one);
         }
     } else {
-        RUN_RETRY(status, side,
-                  cls_sample(side->sampler[0], side->target.queue, &steps[0], 0, NULL, NULL));
+        RUN_RETRY(status, side, 0, cls_sample, &steps[0]);
     }
     side->reverses = false;
     run_returned(side, status, since);
@@ -285,8 +283,7 @@ void run_accept(run_side *side, const run_statement *s)
         a.counts = run_map_put(side, &counts, 0, rows);
         a.rollback = run_map_put(side, &back, 0, rows);
         run_set_parts(side, s, keys, "", "cls_accept_call", &a);
-        RUN_RETRY(status, side,
-                  cls_accept(side->sampler[i], side->target.queue, &a, 0, NULL, NULL));
+        RUN_RETRY(status, side, i, cls_accept, &a);
     }
     run_returned(side, status, since);
 }
@@ -312,7 +309,7 @@ void run_draft(run_side *side, const run_statement *s)
     d.counts = run_result(side, "counts", requests, 1, false);
     run_set_parts(side, s, keys, "", "cls_draft_call", &d);
     cls_status status;
-    RUN_RETRY(status, side, cls_draft(side->sampler[0], side->target.queue, &d, 0, NULL, NULL));
+    RUN_RETRY(status, side, 0, cls_draft, &d);
     run_returned(side, status, since);
 }
 
@@ -339,8 +336,7 @@ void run_logprobs(run_side *side, const run_statement *s)
         l.top = out.o.top;
         l.given = out.o.given;
         run_set_parts(side, s, keys, "", "cls_logprobs_call", &l);
-        RUN_RETRY(status, side,
-                  cls_logprobs(side->sampler[i], side->target.queue, &l, 0, NULL, NULL));
+        RUN_RETRY(status, side, i, cls_logprobs, &l);
     }
     if (gathers && status == CLS_OK)
         run_join_shards(side, since);
@@ -363,8 +359,7 @@ void run_flush(run_side *side)
     step.tokens = run_buffer(side, &none, sizeof none);
     for (uint32_t i = 0; i < run_samplers(side); i++) {
         cls_status status;
-        RUN_RETRY(status, side,
-                  cls_sample(side->sampler[i], side->target.queue, &step, 0, NULL, NULL));
+        RUN_RETRY(status, side, i, cls_sample, &step);
         if (status != CLS_OK)
             run_die(side->now, "%s", cls_error_message());
     }

@@ -264,8 +264,7 @@ void run_verify(run_side *side, const run_statement *s)
         run_set_all_parts(side, s, verify_keys, "cls_verify_call", &v, &out);
         run_check_mask(side, s, &v.mask, &in);
         v.outputs = out.any ? &out.o : NULL;
-        RUN_RETRY(status, side,
-                  cls_verify(side->sampler[i], side->target.queue, &v, 0, NULL, NULL));
+        RUN_RETRY(status, side, i, cls_verify, &v);
     }
     if (gathers && status == CLS_OK)
         run_join_shards(side, since);

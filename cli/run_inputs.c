@@ -270,13 +270,14 @@ static size_t row_size(const run_inputs *in, cli_input what)
     return in->of[what].width * in->of[what].size;
 }
 
-uint64_t run_hash_of_row(const run_inputs *in, uint32_t row)
+uint64_t run_hash_of_row(const cli_array of[CLI_INPUTS], uint32_t row)
 {
     uint64_t hash = RUN_HASH;
-    for (cli_input i = 0; i < CLI_INPUTS; i++)
-        if (in->of[i].data != NULL)
-            hash = run_hash(hash, (const char *)in->of[i].data + row * row_size(in, i),
-                            row_size(in, i));
+    for (cli_input i = 0; i < CLI_INPUTS; i++) {
+        const size_t size = of[i].width * of[i].size;
+        if (of[i].data != NULL)
+            hash = run_hash(hash, (const char *)of[i].data + row * size, size);
+    }
     return hash;
 }
 
@@ -423,22 +424,15 @@ enum { KNOWN_OUTPUTS = sizeof known_outputs / sizeof *known_outputs };
 
 bool run_is_listed(const run_statement *s, const char *list, const char *name, uint64_t *count)
 {
-    const size_t length = strlen(name);
-    *count = 0;
-    while (list != NULL && *list != '\0') {
-        const size_t part = strcspn(list, ",");
-        if (part >= length && strncmp(list, name, length) == 0 &&
-            (part == length || list[length] == ':')) {
-            char text[32];
-            uint64_t number[3];
-            snprintf(text, sizeof text, "%.*s", (int)(part < 31 ? part : 31), list);
-            run_is(s, text, name, number);
-            *count = number[0];
-            return true;
-        }
-        list += part + (list[part] == ',');
+    const char *const more = run_listed(list, ',', name);
+    char text[32];
+    uint64_t number[3] = {0};
+    if (more != NULL) {
+        snprintf(text, sizeof text, "%s%.*s", name, (int)strcspn(more, ","), more);
+        run_is(s, text, name, number);
     }
-    return false;
+    *count = number[0];
+    return more != NULL;
 }
 
 static void check_listed(const run_statement *s, const char *list)

@@ -131,13 +131,7 @@ static uint32_t below(maker *m, uint32_t n) { return rng_below(&m->r, n); }
 
 static bool is_in_list(const char *list, const char *name)
 {
-    const size_t length = strlen(name);
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
-            return true;
-    }
-    return false;
+    return run_listed(list, ',', name) != NULL;
 }
 
 static bool has_feature(const maker *m, const char *name)

@@ -219,33 +219,30 @@ void run_returned(run_side *side, cls_status status, uint32_t since)
         run_drain(side);
 }
 
-cls_status run_reference(const run_side *side)
+const run_record *run_record_of(const run_side *side, uint32_t statement, const char *name)
 {
-    const run_side *const of = side->reference;
-    uint32_t lo = 0, hi = of != NULL ? of->records : 0;
-    cls_status status = CLS_OK;
+    uint32_t lo = 0, hi = side->records;
     while (lo < hi) {
         const uint32_t middle = (lo + hi) / 2;
-        if (of->record[middle].statement < side->index)
+        if (side->record[middle].statement < statement)
             lo = middle + 1;
         else
             hi = middle;
     }
-    for (; of != NULL && lo < of->records && of->record[lo].statement == side->index; lo++)
-        if (strcmp(of->record[lo].name, "returned") == 0)
-            memcpy(&status, of->record[lo].bytes, sizeof(int32_t));
-    return status;
+    for (; lo < side->records && side->record[lo].statement == statement; lo++)
+        if (strcmp(side->record[lo].name, name) == 0)
+            return &side->record[lo];
+    return NULL;
 }
 
-/* Puts the rows of a record into the opposite order. */
-static void reverse_rows(run_record *r, uint32_t rows)
+cls_status run_reference(const run_side *side)
 {
-    const size_t row = r->size / rows;
-    unsigned char *const turned = cli_alloc(r->size, 1);
-    for (uint32_t i = 0; i < rows; i++)
-        memcpy(turned + i * row, r->bytes + (rows - 1 - i) * row, row);
-    cli_free(r->bytes);
-    r->bytes = turned;
+    const run_side *const of = side->reference;
+    const run_record *const r = of != NULL ? run_record_of(of, side->index, "returned") : NULL;
+    cls_status status = CLS_OK;
+    if (r != NULL)
+        memcpy(&status, r->bytes, sizeof(int32_t));
+    return status;
 }
 
 static void read_result(const run_side *side, const cls_buffer *b, run_record *r)
@@ -274,8 +271,9 @@ void run_drain(run_side *side)
     for (uint32_t i = 0; i < side->n_pending; i++) {
         run_record *const r = &side->record[side->pending[i].record];
         read_result(side, &side->pending[i].buffer, r);
-        if (side->pending[i].reverse > 1)
-            reverse_rows(r, side->pending[i].reverse);
+        const uint32_t rows = side->pending[i].reverse;
+        if (rows > 1)
+            r->bytes = run_turned(r->bytes, rows, r->size / rows);
     }
     release_memory(side);
 }

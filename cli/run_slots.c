@@ -208,36 +208,19 @@ typedef struct slot_call {
     uint32_t prompts, outputs, number;
 } slot_call;
 
-static cls_status begin_slot(const slot_call *c)
-{
-    return cls_slot_begin(c->sampler, c->slot, &c->params, c->prompt, c->prompts, c->output,
-                          c->outputs);
-}
-static cls_status set_params(const slot_call *c)
-{
-    return cls_slot_params(c->sampler, c->slot, &c->params);
-}
-static cls_status append_prompt(const slot_call *c)
-{
-    return cls_slot_append_prompt(c->sampler, c->slot, c->prompt, c->prompts);
-}
-static cls_status next_turn(const slot_call *c)
-{
-    return cls_slot_next_turn(c->sampler, c->slot, c->prompt, c->prompts);
-}
-static cls_status force_ids(const slot_call *c)
-{
-    return cls_slot_force(c->sampler, c->slot, c->prompt, c->prompts);
-}
-static cls_status roll_back(const slot_call *c)
-{
-    return cls_slot_rollback(c->sampler, c->slot, c->number);
-}
+#define SLOT_CALL(call, ...) \
+    static cls_status call##_slot(const slot_call *c) \
+    { \
+        return cls_slot_##call(c->sampler, c->slot, __VA_ARGS__); \
+    }
+SLOT_CALL(begin, &c->params, c->prompt, c->prompts, c->output, c->outputs)
+SLOT_CALL(params, &c->params)
+SLOT_CALL(append_prompt, c->prompt, c->prompts)
+SLOT_CALL(next_turn, c->prompt, c->prompts)
+SLOT_CALL(force, c->prompt, c->prompts)
+SLOT_CALL(rollback, c->number)
+SLOT_CALL(copy, c->from)
 static cls_status reset_slot(const slot_call *c) { return cls_slot_reset(c->sampler, c->slot); }
-static cls_status copy_slot(const slot_call *c)
-{
-    return cls_slot_copy(c->sampler, c->slot, c->from);
-}
 
 /* The bytes of a slot; size 0: the call failed with this status. */
 static run_named saved_slot(run_side *side, uint32_t slot, cls_status *status)
@@ -471,12 +454,12 @@ static const struct verb {
     {"grammar", make_grammar, NULL, NULL},
     {"infill", set_infill, NULL, NULL},
     {"begin", run_slot_call, begin_slot, NULL},
-    {"params", run_slot_call, set_params, NULL},
-    {"append", run_slot_call, append_prompt, "prompt"},
-    {"turn", run_slot_call, next_turn, "prompt"},
-    {"force", run_slot_call, force_ids, "ids"},
+    {"params", run_slot_call, params_slot, NULL},
+    {"append", run_slot_call, append_prompt_slot, "prompt"},
+    {"turn", run_slot_call, next_turn_slot, "prompt"},
+    {"force", run_slot_call, force_slot, "ids"},
     {"copy", run_slot_call, copy_slot, "from"},
-    {"rollback", run_slot_call, roll_back, "count"},
+    {"rollback", run_slot_call, rollback_slot, "count"},
     {"reset", run_slot_call, reset_slot, ""},
     {"save", save_slot, NULL, NULL},
     {"load", load_slot, NULL, NULL},
@@ -521,7 +504,7 @@ static void run_slot_call(run_side *side, const run_statement *s)
         run_check_keys(s, verb->keys, NULL);
     else
         run_params(side, s, &c.params);
-    c.prompt = run_list(s, verb->call == force_ids ? "ids" : "prompt", &c.prompts);
+    c.prompt = run_list(s, verb->call == force_slot ? "ids" : "prompt", &c.prompts);
     c.output = run_list(s, "output", &c.outputs);
     c.number = (uint32_t)run_number(s, "count", 0);
     c.from = (uint32_t)run_slot(side, (int32_t)run_number(s, "from", 0));

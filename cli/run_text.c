@@ -319,13 +319,21 @@ static size_t find_part(const char *structure, const char *name, size_t *offset)
     }
 }
 
+const char *run_listed(const char *list, char end, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; at != NULL; at = strchr(at, end)) {
+        at += *at == end;
+        if (strncmp(at, name, length) == 0 &&
+            (at[length] == end || at[length] == ':' || at[length] == '\0'))
+            return at + length;
+    }
+    return NULL;
+}
+
 static bool has_word(const char *words, const char *word)
 {
-    const size_t length = strlen(word);
-    for (const char *at = words; (at = strstr(at, word)) != NULL; at++)
-        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
-            return length != 0;
-    return false;
+    return run_listed(words, ' ', word) != NULL;
 }
 
 void run_check_keys(const run_statement *s, const char *keys, const char *structure)

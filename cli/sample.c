@@ -68,7 +68,7 @@ static void print_table(const cli_request *q, const cli_results *results)
                    cli_position(q, r) + d, cli_ints(results, CLI_TOKENS, r)[d]);
             print_logprobs(results, (double)cli_floats(results, CLI_LOGPROBS, r)[d],
                            (double)cli_floats(results, CLI_FINAL_LOGPROBS, r)[d]);
-            printf("  %s\n", cli_status_words(cli_ints(results, CLI_STATUS, r)[d], words));
+            printf("  %s\n", cli_status_words(cli_ints(results, CLI_STATUS, r)[d], ", ", words));
             if (d == 0)
                 print_top(results, r);
             if (d == 0 && results->set_n != 0)

@@ -30,7 +30,7 @@ static json_t *json_in_memory(const char *path, size_t flags, json_error_t *erro
 }
 
 /* Samples a row on the host with accepted parameters and forced ids. */
-static void sample(const cls_params *params, const cli_ids *force, uint32_t vocab)
+static void sample(const cls_params *params, const cls_ids *force, uint32_t vocab)
 {
     static const int32_t tokens[] = {1, 2, 3, 1, 2, 0, 1, 2};
     static cls_context *host;
@@ -72,7 +72,7 @@ static void sample(const cls_params *params, const cli_ids *force, uint32_t voca
            "token %d with status %d", (int)token, (int)status);
 }
 
-static void use(const cls_params *params, const cli_ids *force, uint32_t vocab)
+static void use(const cls_params *params, const cls_ids *force, uint32_t vocab)
 {
     demand(cls_params_check(params, vocab) == CLS_OK,
            "the command accepts what the library refuses: %s", cls_error_message());
@@ -83,7 +83,7 @@ static void from_json(const cls_params *base, const char *seeds, uint32_t rows, 
                       cls_params *params)
 {
     const cli_rows all = {rows, rows, NULL, "rows"};
-    cli_ids force[MOST_ROWS] = {{NULL, 0}};
+    cls_ids force[MOST_ROWS] = {{NULL, 0}};
     cli_params_rows(base, "input", seeds, &all, vocab, params, force);
     for (uint32_t r = 0; r < rows; r++)
         use(&params[r], &force[r], vocab);
@@ -91,7 +91,7 @@ static void from_json(const cls_params *base, const char *seeds, uint32_t rows, 
 
 static void from_grammar(uint8_t state, uint32_t vocab, cls_params *params)
 {
-    const cli_ids none = {NULL, 0};
+    const cls_ids none = {NULL, 0};
     cls_grammar_info info;
     cls_grammar_info_init(&info);
     cls_grammar *const grammar = cli_grammar_read("input", vocab);
@@ -116,7 +116,7 @@ static int split(char *text, char **argv)
 
 static void from_options(uint32_t vocab, cls_params *params)
 {
-    const cli_ids none = {NULL, 0};
+    const cls_ids none = {NULL, 0};
     cli_lists lists = {0};
     char *argv[MOST_OPTIONS];
     char *const text = cli_alloc(rest.size + 1, 1);

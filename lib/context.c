@@ -20,7 +20,7 @@ static cls_status check_device(cl_context cl, cl_device_id device)
     for (size_t i = 0; i < size / sizeof devices[0]; i++)
         if (devices[i] == device)
             return CLS_OK;
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device does not belong to context");
+    return cls_refuse("device does not belong to context");
 }
 
 /* Finds groups that compute correctly on the device: with sub-groups if these do, and smaller ones
@@ -44,8 +44,7 @@ static cls_status find_groups(cls_context *context)
         if (o->work_group != 0 || o->row_group != 0)
             return cls_fail(
                 CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                "options->work_group and options->row_group require groups of %u and %u, "
-                "but %s",
+                "options->work_group and options->row_group require groups of %u and %u, but %s",
                 (unsigned)shape->work_group, (unsigned)shape->row_group, reason);
         shape->work_group = (shape->work_group + 1) / 2;
         shape->row_group = (shape->row_group + 1) / 2;
@@ -62,10 +61,10 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     cls_saved_error before;
     cls_context_options_init(&o);
     if (out == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+        return cls_refuse("out is NULL");
     *out = NULL;
     if (cl == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+        return cls_refuse("context is NULL");
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = cls_shape_query(device, &o, &shape);
@@ -110,7 +109,7 @@ cls_status cls_context_info(const cls_context *context, cls_device_info *info)
     cls_device_info check;
     cls_status status = CLS_STRUCT_READ_OUTPUT(&check, info, "info");
     if (status == CLS_OK && context == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+        status = cls_refuse("context is NULL");
     if (status == CLS_OK)
         cls_shape_report(&context->shape, context->program[0][CLS_SELF_TEST_0].origin, info);
     return status;
@@ -121,7 +120,7 @@ cls_status cls_context_info(const cls_context *context, cls_device_info *info)
 cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t features)
 {
     if (context == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+        return cls_refuse("context is NULL");
     const cls_status status = cls_features_check("", dtypes, features);
     if (status != CLS_OK || context->shape.host)
         return status;
@@ -140,7 +139,7 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
     uint32_t n = 0;
     cls_status status = CLS_STRUCT_READ_OUTPUT(&info, callers, "info");
     if (status == CLS_OK && context == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+        status = cls_refuse("context is NULL");
     if (status != CLS_OK)
         return status;
     cls_lock_acquire(context->lock);
@@ -165,9 +164,8 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
     }
     cls_lock_release(context->lock);
     if (found == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "index is %u, but the context has %u programs", (unsigned)index,
-                        (unsigned)n);
+        return cls_refuse("index is %u, but the context has %u programs", (unsigned)index,
+                          (unsigned)n);
     CLS_STRUCT_WRITE(&info, callers);
     return CLS_OK;
 }

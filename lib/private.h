@@ -42,6 +42,14 @@ cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 #define cls_refuse_call(...) cls_no_field(cls_refuse(__VA_ARGS__))
 CLS_API cls_status cls_no_field(cls_status status);
 
+/* Returns CLS_OK for CL_SUCCESS, and else reports what has failed, with OpenCL's code. */
+#define cls_opencl_status(code, ...) \
+    ((code) == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, __VA_ARGS__))
+
+/* Reports that there is no host memory for what the message names. */
+#define cls_no_memory(...) \
+    cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for " __VA_ARGS__)
+
 /* ------------------------------------------------------- structs that grow */
 
 /* Copies a public struct of the caller's size to `object`, which has our_size bytes. Fields that

@@ -4,16 +4,16 @@
 # the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
 short_tests = tests/device/check_head tests/device/check_shards tests/device/check_shard_calls \
-	tests/device/check_small_list tests/device/check_guards \
-	tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
+	tests/device/check_guards \
+	tests/stress/check_threads tests/stress/check_threads_stub \
 	tests/unit/check_reference
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
-	tests/device/check_refused tests/device/check_goldens \
+	tests/device/check_refused \
 	tests/device/check_saved tests/device/check_memory tests/device/check_ahead \
 	tests/device/check_far tests/device/check_fork tests/device/check_quiet \
 	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls \
 	tests/device/check_pointers
-unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table \
+unit_tests = tests/unit/check_arithmetic tests/unit/check_goldens tests/unit/check_samplers tests/unit/check_table \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
@@ -21,7 +21,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/ch
 	tests/unit/check_watermark
 long_tests = tests/device/check_shard_contexts \
 	tests/device/check_tiers tests/device/check_binaries \
-	tests/stress/check_verify_chance tests/stress/check_verify_law
+	tests/stress/check_verify_law
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
 shape_tests = tests/device/check_tiers tests/scripts/shapes $(texts:.run=)
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
@@ -110,8 +110,8 @@ endif
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/script.c \
-	tests/support/load.c tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
-	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
+	tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
+	tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
 	tests/support/twin.c tests/support/automaton.c
 # This is an OpenCL that computes nothing.

@@ -87,6 +87,7 @@ enum {
 enum {
     CLS_MASK_LIST = 131072,
     CLS_DRAFTS = 0x40000,          /* rows follow drafts */
+    CLS_RAW_MASS = 0x100000,       /* the raw rows are the rows: one survey serves both */
     CLS_POSITIONS_ADD = 0x80000,   /* a row's position is its slot's plus the one given */
     CLS_HAS_LOGITS_MAP = 0x200000, /* rows may share rows of logits */
     CLS_HAS_COUNTS = 0x2000000,    /* of cls_accept() */

@@ -24,8 +24,9 @@ KERNEL void cls_survey(STEP_PARAMETERS(CLS_SURVEY_BUFFERS))
     const u32 skipped = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
     const u32 end = (ROW_LAST(&r) + CLS_TILE - 1) / CLS_TILE;
     const u32 last = skipped ? first : min(first + tiles_per_group, end);
-    const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : r.slot->flags & CLS_SLOT_TOTAL;
-    const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : r.slot->total_scale;
+    const u32 raw = has & (CLS_RAW | CLS_RAW_MASS);
+    const u32 needs_mass = raw || slot < 0 ? raw : r.slot->flags & CLS_SLOT_TOTAL;
+    const f32 scale = raw || slot < 0 ? CLS_LOG2E : r.slot->total_scale;
     const survey_out out = {tile_key + (size_t)row * row_max_tiles(&s),
                             tile_flags + (size_t)row * tiles, tile_mass + (size_t)row * tiles};
 #if WGS == 1

@@ -93,6 +93,43 @@ static inline void fold_over(fold_sum *s, const FV *x, const UV *w, f32 b, u32 s
     least_v = ((x[g] > CLS_MASKED) & (x[g] < least_v)) ? x[g] : least_v; \
     most_v = x[g] > most_v ? x[g] : most_v;
 
+#if WGS == 1
+/* Puts what is left of vectors one behind the other, and takes vectors of these: a token's weight
+ * by adaptive p costs seven times as much as to move it. Returns 0 while there are too few;
+ * `ends`: there are no more. */
+typedef struct packed {
+    f32 x[2 * UNROLL * VEC];
+    u32 n;
+} packed;
+#define PACK_STORE(g) \
+    VSTORE(ends ? (FV)(CLS_MASKED) : x[g], lane + g * VEC); \
+    VSTORE(ends ? (IV)(-1) : x[g] > CLS_MASKED, is + g * VEC);
+#define PACK_TAKE(g) x[g] = VLOAD(p->x + g * VEC);
+#define PACK_MOVE(g) VSTORE(VLOAD(p->x + (UNROLL + g) * VEC), p->x + g * VEC);
+static inline int pack_vectors(packed *p, int ends, FV *x)
+{
+    f32 lane[UNROLL * VEC];
+    i32 is[UNROLL * VEC];
+    u32 n = p->n;
+    EACH_UNROLLED(PACK_STORE)
+#pragma unroll 16
+    for (u32 j = 0; j < UNROLL * VEC; j++) {
+        p->x[n] = lane[j];
+        n -= (u32)is[j];
+    }
+    p->n = ends ? 0 : n % (UNROLL * VEC);
+    if (n < UNROLL * VEC)
+        return 0;
+    EACH_UNROLLED(PACK_TAKE)
+    EACH_UNROLLED(PACK_MOVE)
+    return 1;
+}
+#define IS_PACKED (IS(FOLD_ADAPTED) && clips)
+#define MORE_PACKED (IS_PACKED && few.n != 0)
+#else
+#define MORE_PACKED 0
+#endif
+
 /* Stores the sums of a tile, from those of the items. */
 static inline void fold_store(const u64 *part, u32 sums, __global u64 *out, __local u64 *scratch)
 {
@@ -154,6 +191,8 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
             cls_unit unit = {0.0f, 0.0f, 0};
 #if WGS == 1
             CLS_EACH_4(FOLD_NONE)
+            packed few;
+            few.n = 0;
 #endif
             FV least_v = (FV)(CLS_INF), most_v = (FV)(CLS_MASKED);
             in.under = LARGER(in.under, under);
@@ -165,14 +204,15 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
             const u32 lost = lost_bits(unit.shift),
                       spare = IS(WEIGHS) ? spare_bits(unit.shift) : 0u;
             const int clips = in.over < CLS_INF || (!IS(BOUNDS) && in.under > CLS_MASKED);
-            for (u32 v = LOCAL_ID * UNROLL; v < vectors; v += WGS * UNROLL) {
+            for (u32 v = LOCAL_ID * UNROLL; v < vectors || MORE_PACKED; v += WGS * UNROLL) {
                 const u32 i = tile * CLS_TILE + v * VEC, m = i / CLS_MAX_TILE;
-                if (r->key[m] <= lowest)
+                if (v < vectors && r->key[m] <= lowest)
                     continue;
                 FV x[UNROLL];
                 UV w[UNROLL], one[UNROLL], units = (UV)(0u);
                 LV terms = (LV)(0);
-                load_vectors(&own, i, max_tile_kind(&own, m), least, x);
+                if (v < vectors)
+                    load_vectors(&own, i, max_tile_kind(&own, m), least, x);
                 if (IS(FOLD_DEPTHS | FOLD_UNITS)) {
                     EACH_UNROLLED(FOLD_CLEAN)
                 }
@@ -186,6 +226,10 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                     if (!ANY(any))
                         continue;
                 }
+#if WGS == 1
+                if (IS_PACKED && !pack_vectors(&few, v >= vectors, x))
+                    continue;
+#endif
                 EACH_UNROLLED(FOLD_ONE)
                 if (IS(WEIGHS))
                     weigh_vectors(x, w, unit.max, scale, unit.fraction);
@@ -317,11 +361,18 @@ ONE_COPY void key_range(const row_logits *r, i32 *lo, i32 *hi, __local u64 *scra
     }
 }
 
-/* Returns the least depth by adaptive p of a set. */
-ONE_COPY u32 fold_least_depth(const row_logits *r, const fold *q, __local u64 *scratch)
+/* Returns the least depth by adaptive p of a set. Where no token's mass reaches the aim, it is that
+ * of the largest mass, and tokens of less than half of it are not read. Weights of equal logits
+ * differ from tile to tile in their last bit. */
+ONE_COPY u32 fold_least_depth(const row_logits *r, fold *q, __local u64 *scratch)
 {
     u64 ends[CLS_PIVOTS];
+    const u64 most =
+        to_row_units(weight(q->top, q->top, q->scale, split(q->top, q->scale).fraction), 0u);
+    if (most + (most >> 16) < mass_above_aim(q->set))
+        q->lo = depth_key(q->top, q->scale, 1.0f) - 1;
     fold_part(r, FOLD_NEAREST, FOLD_NEAREST, q, 0, r->tiles, ends, scratch);
     const around_aim aim = {ends[0], ends[1]};
+    q->lo = CLS_KEY_NONE;
     return wg_umin(least_depth(q->set, &aim), scratch);
 }

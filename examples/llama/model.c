@@ -30,8 +30,7 @@ static void compile(model *m)
     cl_int error;
     snprintf(flags, sizeof flags,
              "-cl-std=CL1.2 -DDIM=%u -DHIDDEN=%u -DLAYERS=%u -DHEADS=%u -DKV_HEADS=%u "
-             "-DHEAD_DIM=%u -DCONTEXT=%u "
-             "-DBATCH=%u -DLANES=%d",
+             "-DHEAD_DIM=%u -DCONTEXT=%u -DBATCH=%u -DLANES=%d",
              c->dim, c->hidden, c->layers, c->heads, c->kv_heads, c->head_dim, c->context, m->batch,
              c->head_dim % 8 == 0   ? 8
              : c->head_dim % 4 == 0 ? 4

@@ -39,8 +39,7 @@ void tokenizer_load(tokenizer *t, const char *path, uint32_t vocab)
             die("%s: ends with piece %u of the %u that the checkpoint has", path, i, vocab);
         if (length < 0 || length > longest)
             die("%s: not a llama2.c tokenizer: piece %u has %d bytes, but by the header the "
-                "longest "
-                "has %d",
+                "longest has %d",
                 path, i, (int)length, (int)longest);
         t->piece[i] = allocate((size_t)length + 1, 1);
         if (fread(t->piece[i], 1, (size_t)length, file) != (size_t)length)

@@ -37,10 +37,9 @@ static void print_token(const struct llama_vocab *vocab, llama_token token)
 static bool write_header(FILE *file, int rows, int vocab)
 {
     char text[119]; /* and a newline in place of its end */
-    const int n = snprintf(text, sizeof text,
-                           "{'descr': '<f4', 'fortran_order': False, "
-                           "'shape': (%d, %d), }",
-                           rows, vocab);
+    const int n =
+        snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }",
+                 rows, vocab);
     memset(text + n, ' ', sizeof text - (size_t)n);
     text[sizeof text - 2] = '\n';
     rewind(file);

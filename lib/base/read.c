@@ -10,20 +10,18 @@ cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const
 {
     size_t size;
     if (callers == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", name);
+        return cls_refuse("%s is NULL", name);
     memcpy(&size, callers, sizeof size);
     if (size < min_size || size > 65536)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->struct_size is %zu; it must be at least %zu. Call the struct's "
-                        "_init() function first",
-                        name, size, min_size);
+        return cls_refuse("%s->struct_size is %zu; it must be at least %zu. Call the struct's "
+                          "_init() function first",
+                          name, size, min_size);
     for (size_t i = our_size; i < size && !is_output; i++)
         if (((const unsigned char *)callers)[i] != 0)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "%s has a field at byte %zu that this version of the library, %s, does not "
-                "know. Leave the field 0, or use a newer library",
-                name, i, CLS_VERSION_STRING);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "%s has a field at byte %zu that this version of the library, %s, does "
+                            "not know. Leave the field 0, or use a newer library",
+                            name, i, CLS_VERSION_STRING);
     memset(object, 0, our_size);
     memcpy(object, callers, size < our_size ? size : our_size);
     memcpy(object, &our_size, sizeof our_size);
@@ -41,16 +39,14 @@ void cls_struct_write(const void *object, size_t our_size, void *callers)
 cls_status cls_reserved_check(const char *name, uint64_t value)
 {
     return value == 0 ? CLS_OK
-                      : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                 "%s is %llu; it is reserved for later versions and must be 0",
-                                 name, (unsigned long long)value);
+                      : cls_refuse("%s is %llu; it is reserved for later versions and must be 0",
+                                   name, (unsigned long long)value);
 }
 
 cls_status cls_switch_check(const char *name, int32_t value)
 {
     return value == 0 || value == 1 ? CLS_OK
-                                    : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                               "%s is %d; it must be 0 or 1", name, (int)value);
+                                    : cls_refuse("%s is %d; it must be 0 or 1", name, (int)value);
 }
 
 cls_status cls_bias_check(const char *call, int present, const char *field, int32_t dtype,
@@ -58,14 +54,12 @@ cls_status cls_bias_check(const char *call, int present, const char *field, int3
 {
     const float size = *factor < 0.0f ? -*factor : *factor;
     if (present && (dtype < 0 || dtype >= CLS_DTYPES))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%sdtype is %d, which is not a cls_dtype",
-                        call, field, (int)dtype);
+        return cls_refuse("%s->%sdtype is %d, which is not a cls_dtype", call, field, (int)dtype);
     if (*factor == 0.0f)
         *factor = 1.0f;
     else if (!(size >= FLT_MIN && size <= FLT_MAX))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->%sfactor is %g; it must be finite, and 0 (which is 1) or at least "
-                        "2^-126 in size",
-                        call, field, (double)*factor);
+        return cls_refuse(
+            "%s->%sfactor is %g; it must be finite, and 0 (which is 1) or at least 2^-126 in size",
+            call, field, (double)*factor);
     return CLS_OK;
 }

@@ -54,16 +54,15 @@ cls_status cls_struct_init(const char *structure, void *object, size_t struct_si
 {
     const size_t invalid = 0;
     if (object == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "object is NULL");
+        return cls_refuse("object is NULL");
     if (struct_size >= sizeof invalid)
         memcpy(object, &invalid, sizeof invalid); /* the first field of every struct */
     for (size_t i = 0; i < sizeof structs / sizeof *structs; i++) {
         if (structure == NULL || strcmp(structs[i].name, structure) != 0)
             continue;
         if (struct_size < structs[i].size)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "struct_size is %zu; %s has at least %zu bytes", struct_size, structure,
-                            structs[i].size);
+            return cls_refuse("struct_size is %zu; %s has at least %zu bytes", struct_size,
+                              structure, structs[i].size);
         memset(object, 0, struct_size);
         memcpy(object, structs[i].defaults, structs[i].size);
         memcpy(object, &struct_size, sizeof struct_size);

@@ -10,9 +10,7 @@ static cls_status get_info(cl_device_id device, cl_device_info info, const char 
                            void *value)
 {
     const cl_int code = clGetDeviceInfo(device, info, size, value, NULL);
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's %s", name);
+    return cls_opencl_status(code, "cannot query the device's %s", name);
 }
 /* Queries one value, or returns from the calling function with the error. */
 #define GET(info, value) \
@@ -66,19 +64,14 @@ static cls_status query_extensions(cl_device_id device, properties *p)
     p->int64 = strcmp(profile, "EMBEDDED_PROFILE") != 0;
     cl_int code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size);
     if (code != CL_SUCCESS || size == 0)
-        return code == CL_SUCCESS ? CLS_OK
-                                  : cls_fail(CLS_OPENCL_ERROR, code,
-                                             "cannot query the device's CL_DEVICE_EXTENSIONS");
+        return cls_opencl_status(code, "cannot query the device's CL_DEVICE_EXTENSIONS");
     if ((extensions = calloc(size + 1, 1)) == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                        "out of host memory for the device's extensions");
+        return cls_no_memory("the device's extensions");
     code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, extensions, NULL);
     p->int64 = p->int64 || strstr(extensions, "cles_khr_int64") != NULL;
     p->nvidia = strstr(extensions, "cl_nv_compiler_options") != NULL;
     free(extensions);
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
+    return cls_opencl_status(code, "cannot query the device's CL_DEVICE_EXTENSIONS");
 }
 
 static cls_status query_properties(cl_device_id device, properties *p)
@@ -108,10 +101,9 @@ static cls_status query_properties(cl_device_id device, properties *p)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "the device reports \"%s\"; OpenCL 1.2 or later is required", p->version);
     if (!(p->float_config & CL_FP_INF_NAN))
-        return cls_fail(
-            CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-            "the device has no infinities and NaN (its CL_DEVICE_SINGLE_FP_CONFIG lacks "
-            "CL_FP_INF_NAN), which the library requires");
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                        "the device has no infinities and NaN (its CL_DEVICE_SINGLE_FP_CONFIG "
+                        "lacks CL_FP_INF_NAN), which the library requires");
     if (p->max_parameter_size < CLS_MAX_ARGUMENTS * sizeof(uint64_t))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "the device accepts %zu bytes of kernel arguments; %zu are required",
@@ -131,36 +123,31 @@ enum { DEFAULT_SHORTLIST = 1024 }; /* entries, where local memory allows */
 static cls_status check_context_options(const cls_context_options *o)
 {
     if (o->vector != 0 && o->vector != 2 && o->vector != 4 && o->vector != 8 && o->vector != 16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->vector is %u; it must be 0, 2, 4, 8 or 16", (unsigned)o->vector);
+        return cls_refuse("options->vector is %u; it must be 0, 2, 4, 8 or 16",
+                          (unsigned)o->vector);
     if (o->shortlist != 0 &&
         (o->shortlist < 16 || o->shortlist > 2048 || (o->shortlist & (o->shortlist - 1)) != 0))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->shortlist is %u; it must be 0 or a power of two from 16 to 2048",
-                        (unsigned)o->shortlist);
+        return cls_refuse(
+            "options->shortlist is %u; it must be 0 or a power of two from 16 to 2048",
+            (unsigned)o->shortlist);
     if (o->dtypes >> CLS_DTYPES != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->dtypes is 0x%x, which has bits that belong to no cls_dtype",
-                        (unsigned)o->dtypes);
+        return cls_refuse("options->dtypes is 0x%x, which has bits that belong to no cls_dtype",
+                          (unsigned)o->dtypes);
     if (o->work_group > 1024 || o->row_group > 1024)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; it must be at most 1024",
-                        o->work_group > 1024 ? "work_group" : "row_group",
-                        (unsigned)(o->work_group > 1024 ? o->work_group : o->row_group));
+        return cls_refuse("options->%s is %u; it must be at most 1024",
+                          o->work_group > 1024 ? "work_group" : "row_group",
+                          (unsigned)(o->work_group > 1024 ? o->work_group : o->row_group));
     if (o->tier > CLS_TIER_SUBGROUPS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->tier is %u, which is not a cls_tier", (unsigned)o->tier);
+        return cls_refuse("options->tier is %u, which is not a cls_tier", (unsigned)o->tier);
     if (o->max_local_mem_size != 0 && o->max_local_mem_size < 1024)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_local_mem_size is %llu; it must be 0 or at least 1024",
-                        (unsigned long long)o->max_local_mem_size);
+        return cls_refuse("options->max_local_mem_size is %llu; it must be 0 or at least 1024",
+                          (unsigned long long)o->max_local_mem_size);
     if (o->binary == NULL && o->binary_size != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->binary is NULL, but options->binary_size is %zu; it must be 0",
-                        o->binary_size);
+        return cls_refuse("options->binary is NULL, but options->binary_size is %zu; it must be 0",
+                          o->binary_size);
     if (o->groups_per_unit > 1024)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->groups_per_unit is %u; it must be at most 1024",
-                        (unsigned)o->groups_per_unit);
+        return cls_refuse("options->groups_per_unit is %u; it must be at most 1024",
+                          (unsigned)o->groups_per_unit);
     const cls_status status = cls_switch_check("options->cache_always", o->cache_always);
     return status == CLS_OK ? cls_switch_check("options->build_log_stays", o->build_log_stays)
                             : status;
@@ -180,12 +167,11 @@ static cls_status choose_groups(const properties *p, const cls_context_options *
     const int cpu = (p->type & CL_DEVICE_TYPE_CPU) != 0;
     const uint64_t local = shape->local_mem_size, group = shape->max_work_group;
     if (o->work_group > group || o->row_group > group)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; %s %llu",
-                        o->work_group > group ? "work_group" : "row_group",
-                        (unsigned)(o->work_group > group ? o->work_group : o->row_group),
-                        group < p->max_work_group ? "options->max_work_group is"
-                                                  : "the device takes at most",
-                        (unsigned long long)group);
+        return cls_refuse(
+            "options->%s is %u; %s %llu", o->work_group > group ? "work_group" : "row_group",
+            (unsigned)(o->work_group > group ? o->work_group : o->row_group),
+            group < p->max_work_group ? "options->max_work_group is" : "the device takes at most",
+            (unsigned long long)group);
     /* Compilers for CPUs make the fastest code of one work-item with wide vectors. A compiler that
      * splits vectors into scalars takes minutes for 16 lanes (llvmpipe: half as long for 8; with 4
      * a loop would exceed the number of trips that llvmpipe allows). */
@@ -272,7 +258,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     cls_context_options_init(&o);
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && device == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device is NULL");
+        status = cls_refuse("device is NULL");
     if (status == CLS_OK)
         status = check_context_options(&o);
     if (status == CLS_OK)

@@ -12,32 +12,26 @@
 static cls_status check_numbers(cls_head_options *o)
 {
     if (o->vocab < 1 || o->vocab > CLS_HEAD_MOST_TOKENS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d",
-                        (unsigned)o->vocab, CLS_HEAD_MOST_TOKENS);
+        return cls_refuse("options->vocab is %u; it must be 1 to %d", (unsigned)o->vocab,
+                          CLS_HEAD_MOST_TOKENS);
     if (o->hidden < 1 || o->hidden > 65536)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->hidden is %u; it must be 1 to 65536", (unsigned)o->hidden);
+        return cls_refuse("options->hidden is %u; it must be 1 to 65536", (unsigned)o->hidden);
     if (o->max_rows < 1 || o->max_rows > 65535)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
+        return cls_refuse("options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
     if (o->dtype != CLS_F32 && o->dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->dtype is %d; it must be CLS_F32 or CLS_F16", (int)o->dtype);
+        return cls_refuse("options->dtype is %d; it must be CLS_F32 or CLS_F16", (int)o->dtype);
     if (!isfinite(o->scale))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->scale is %g; it must be finite",
-                        (double)o->scale);
+        return cls_refuse("options->scale is %g; it must be finite", (double)o->scale);
     if (!(o->softcap >= 0.0f) || !isfinite(o->softcap))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->softcap is %g; it must be 0 (off) or positive, and finite",
-                        (double)o->softcap);
+        return cls_refuse("options->softcap is %g; it must be 0 (off) or positive, and finite",
+                          (double)o->softcap);
     if (!cls_buffer_is_set(&o->weight))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->weight.buffer is NULL");
+        return cls_refuse("options->weight.buffer is NULL");
     if (o->weight_stride == 0)
         o->weight_stride = o->hidden;
     if (o->weight_stride < o->hidden)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->weight_stride is %llu, less than the hidden row of %u",
-                        (unsigned long long)o->weight_stride, (unsigned)o->hidden);
+        return cls_refuse("options->weight_stride is %llu, less than the hidden row of %u",
+                          (unsigned long long)o->weight_stride, (unsigned)o->hidden);
     return CLS_OK;
 }
 
@@ -219,17 +213,14 @@ static cls_status allocate(cls_head *h)
         missing |= h->staging[i].map == NULL;
     }
     if (missing)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a head of %u rows",
-                        (unsigned)h->max_rows);
+        return cls_no_memory("a head of %u rows", (unsigned)h->max_rows);
     if (bytes <= SIZE_MAX)
         h->scratch = clCreateBuffer(h->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
     if (code == CL_SUCCESS)
         h->map =
             clCreateBuffer(h->cl, CL_MEM_READ_ONLY, h->max_rows * sizeof(int32_t), NULL, &code);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code,
-                                         "cannot allocate %llu bytes on the device for hidden rows",
-                                         (unsigned long long)bytes);
+    return cls_opencl_status(code, "cannot allocate %llu bytes on the device for hidden rows",
+                             (unsigned long long)bytes);
 }
 
 static cls_status retain(cls_head *h, const cls_head_options *o)
@@ -243,9 +234,7 @@ static cls_status retain(cls_head *h, const cls_head_options *o)
         if (code == CL_SUCCESS)
             *to[i] = *from[i];
     }
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the weight or the bias");
+    return cls_opencl_status(code, "cannot retain the weight or the bias");
 }
 
 /* Runs whole calls on a separate buffer, so that drivers that compile at the first launch do it
@@ -305,13 +294,12 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
     cls_ranges_begin(&ranges);
     cls_head_options_init(&o);
     if (out == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+        return cls_refuse("out is NULL");
     *out = NULL;
     if (strcmp(cls_version(), CLS_VERSION_STRING) != 0)
-        return cls_refuse_call(
-            "libclsample is version %s, and libclsample-head version %s: install both "
-            "from one release",
-            cls_version(), CLS_VERSION_STRING);
+        return cls_refuse_call("libclsample is version %s, and libclsample-head version %s: "
+                               "install both from one release",
+                               cls_version(), CLS_VERSION_STRING);
     cls_status status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
     if (status == CLS_OK)
         status = cls_opencl_find(NULL);
@@ -323,7 +311,7 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
         return status;
     cls_head *const h = calloc(1, sizeof *h);
     if (h == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a head");
+        return cls_no_memory("a head");
     cl_int code = clRetainContext(context);
     if (code != CL_SUCCESS) {
         free(h);

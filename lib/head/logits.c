@@ -10,7 +10,7 @@
 static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_ranges *ranges)
 {
     if (call->which.host != NULL && cls_buffer_is_set(&call->which.device))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
+        return cls_refuse("call->which has both host and device");
     const cls_status status = cls_buffer_kind_check("call->which.device", &call->which.device);
     if (status != CLS_OK)
         return status;
@@ -19,14 +19,12 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_
                                 call->rows * sizeof(int32_t), sizeof(int32_t), CLS_KERNEL_READS,
                                 ranges);
     if (call->which.host == NULL && call->hidden_rows < call->rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->hidden_rows is %u for %u rows, and there is no call->which",
-                        (unsigned)call->hidden_rows, (unsigned)call->rows);
+        return cls_refuse("call->hidden_rows is %u for %u rows, and there is no call->which",
+                          (unsigned)call->hidden_rows, (unsigned)call->rows);
     for (uint32_t i = 0; call->which.host != NULL && i < call->rows; i++)
         if (call->which.host[i] < -1 || call->which.host[i] >= (int64_t)call->hidden_rows)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "call->which.host[%u] is %d; it must be -1 to %lld", (unsigned)i,
-                            (int)call->which.host[i], (long long)call->hidden_rows - 1);
+            return cls_refuse("call->which.host[%u] is %d; it must be -1 to %lld", (unsigned)i,
+                              (int)call->which.host[i], (long long)call->hidden_rows - 1);
     return CLS_OK;
 }
 
@@ -37,17 +35,15 @@ static cls_status check(cls_head *h, cl_command_queue queue, cls_head_call *call
     cls_ranges_begin(&ranges);
     memcpy(ranges.calls, h->calls, sizeof h->calls);
     if (call->rows < 1 || call->rows > h->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->rows is %u; the head was created for 1 to %u", (unsigned)call->rows,
-                        (unsigned)h->max_rows);
+        return cls_refuse("call->rows is %u; the head was created for 1 to %u",
+                          (unsigned)call->rows, (unsigned)h->max_rows);
     if (call->hidden_rows == 0)
         call->hidden_rows = call->rows;
     if (call->hidden_stride == 0)
         call->hidden_stride = h->hidden;
     if (call->hidden_stride < h->hidden)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->hidden_stride is %llu, less than the hidden row of %u",
-                        (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
+        return cls_refuse("call->hidden_stride is %llu, less than the hidden row of %u",
+                          (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
     cls_status status = cls_wait_check(h->cl, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(h->cl, h->device, queue, ordered);
@@ -66,15 +62,13 @@ static cls_status check(cls_head *h, cl_command_queue queue, cls_head_call *call
         status = cls_ranges_check(&ranges);
     memcpy(h->calls, ranges.calls, sizeof h->calls);
     if (status == CLS_OK && h->clblast && call->logits.pointer != NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "call->logits is a pointer, and CLBlast, which multiplies for this head, "
-                          "writes only to buffers");
+        status = cls_refuse("call->logits is a pointer, and CLBlast, which multiplies for this "
+                            "head, writes only to buffers");
     if (status == CLS_OK && h->clblast &&
         !cls_head_clblast_fits(call->logits.offset / sizeof(float), h->max_rows, h->vocab))
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "call->logits.offset is %llu; CLBlast, which multiplies for this head, "
-                          "counts elements to 2^31",
-                          (unsigned long long)call->logits.offset);
+        status = cls_refuse("call->logits.offset is %llu; CLBlast, which multiplies for this head, "
+                            "counts elements to 2^31",
+                            (unsigned long long)call->logits.offset);
     return status;
 }
 
@@ -302,7 +296,7 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
     if (done != NULL)
         *done = NULL;
     if (h == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "head is NULL");
+        return cls_refuse("head is NULL");
     cls_status status = cls_struct_read(&call, sizeof call, sizeof call, callers, "call", 0);
     if (status == CLS_OK)
         status = check(h, queue, &call, n_wait, wait, &c.ordered);

@@ -129,15 +129,13 @@ static cls_status differing(const cls_mpi *m)
         return cls_refuse_call("rank %d has other borders than rank %d", i, usual);
     if (h->digest != u->digest && h->shortlist != u->shortlist)
         return cls_refuse_call(
-            "rank %d has another step than rank %d: other rows, slots, parameters, "
-            "maps or outputs, or a top_k lies between the shortlists of their devices, "
-            "of %u and %u tokens: create all contexts with the same "
-            "options->shortlist",
+            "rank %d has another step than rank %d: other rows, slots, parameters, maps or "
+            "outputs, or a top_k lies between the shortlists of their devices, of %u and %u "
+            "tokens: create all contexts with the same options->shortlist",
             i, usual, (unsigned)h->shortlist, (unsigned)u->shortlist);
     if (h->digest != u->digest)
         return cls_refuse_call(
-            "rank %d has another step than rank %d: other rows, slots, parameters, "
-            "maps or outputs",
+            "rank %d has another step than rank %d: other rows, slots, parameters, maps or outputs",
             i, usual);
     return cls_refuse_call("rank %d has a partial of %llu bytes, but rank %d one of %llu", i,
                            (unsigned long long)h->size, usual, (unsigned long long)u->size);

@@ -16,10 +16,9 @@ static cls_status open_rank(cls_sampler *sampler, const cls_mpi_options *callers
     cls_shard_options shard;
     cls_mpi_options_init(&o);
     if (strcmp(cls_version(), CLS_VERSION_STRING) != 0)
-        return cls_refuse_call(
-            "libclsample is version %s, and libclsample-mpi version %s: install both "
-            "from one release",
-            cls_version(), CLS_VERSION_STRING);
+        return cls_refuse_call("libclsample is version %s, and libclsample-mpi version %s: install "
+                               "both from one release",
+                               cls_version(), CLS_VERSION_STRING);
     cls_status status = CLS_OK;
     if (callers != NULL)
         status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
@@ -30,7 +29,7 @@ static cls_status open_rank(cls_sampler *sampler, const cls_mpi_options *callers
     if (m != NULL)
         m->headers = calloc((size_t)ranks, sizeof *m->headers);
     if (m == NULL || m->headers == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %d ranks", ranks);
+        return cls_no_memory("%d ranks", ranks);
     m->ranks = ranks;
     m->rank = rank;
     m->request = MPI_REQUEST_NULL;
@@ -110,11 +109,9 @@ static cls_status check_communicator(MPI_Comm comm)
         return cls_refuse_call("MPI is %s",
                                finalized ? "finalized" : "not initialized: call MPI_Init() first");
     if (comm == MPI_COMM_NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "comm is MPI_COMM_NULL");
+        return cls_refuse("comm is MPI_COMM_NULL");
     const cls_status status = check(0, MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter()");
-    return status == CLS_OK && inter
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "comm is an inter-communicator")
-               : status;
+    return status == CLS_OK && inter ? cls_refuse("comm is an inter-communicator") : status;
 }
 
 cls_status cls_mpi_create(MPI_Comm callers, cls_sampler *sampler, const cls_mpi_options *options,
@@ -134,8 +131,7 @@ cls_status cls_mpi_create(MPI_Comm callers, cls_sampler *sampler, const cls_mpi_
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_size(comm, &ranks);
     MPI_Comm_rank(comm, &rank);
-    status = out != NULL ? open_rank(sampler, options, ranks, rank, &m)
-                         : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+    status = out != NULL ? open_rank(sampler, options, ranks, rank, &m) : cls_refuse("out is NULL");
     status = all_opened(comm, rank, status);
     if (status == CLS_OK) {
         m->comm = comm;

@@ -16,10 +16,9 @@ static cls_status reserve(cls_mpi *m)
     const size_t size = cls_shard_partial_size(m->shard), copies = (size_t)m->ranks + 1;
     /* Counts of MPI are int, and some implementations add up those of all ranks. */
     if (size > INT_MAX / copies)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "partials of %zu bytes from %d ranks are more than MPI can count; use "
-                        "fewer rows in a step",
-                        size, m->ranks);
+        return cls_refuse("partials of %zu bytes from %d ranks are more than MPI can count; use "
+                          "fewer rows in a step",
+                          size, m->ranks);
     if (size < MARK)
         return cls_refuse_call("the partial has only %zu bytes", size);
     m->size = size;
@@ -27,8 +26,7 @@ static cls_status reserve(cls_mpi *m)
         return CLS_OK;
     char *const larger = realloc(m->partials, copies * size);
     if (larger == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                        "out of host memory for %zu partials of %zu bytes", copies, size);
+        return cls_no_memory("%zu partials of %zu bytes", copies, size);
     m->partials = larger;
     m->room = copies * size;
     return CLS_OK;
@@ -65,14 +63,13 @@ static int begin(cls_mpi *m, uint32_t kind, cls_status *status)
     int answered = 0;
     *status = CLS_OK;
     if (m == NULL)
-        *status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "mpi is NULL");
+        *status = cls_refuse("mpi is NULL");
     else if (m->broken)
         *status = cls_fail(CLS_MPI_ERROR, CL_SUCCESS,
                            "MPI failed in an earlier call: destroy the cls_mpi");
     else if (m->state != CLS_MPI_IDLE)
-        *status =
-            cls_refuse_call("a step is open: call cls_mpi_wait(), or cls_mpi_test() until it has "
-                            "ended");
+        *status = cls_refuse_call(
+            "a step is open: call cls_mpi_wait(), or cls_mpi_test() until it has ended");
     else if (m->owed)
         *status = cls_mpi_settle(m, &answered);
     if (*status != CLS_OK)
@@ -243,7 +240,7 @@ cls_status cls_mpi_progress(cls_mpi *m, int block, int *complete, cl_event *done
 static cls_status check_open(const cls_mpi *m)
 {
     if (m == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "mpi is NULL");
+        return cls_refuse("mpi is NULL");
     return m->state != CLS_MPI_IDLE
                ? CLS_OK
                : cls_refuse_call("no step is open: call cls_mpi_sample_start() or "
@@ -255,7 +252,7 @@ cls_status cls_mpi_test(cls_mpi *m, int *complete, cl_event *done)
     if (done != NULL)
         *done = NULL;
     if (complete == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "complete is NULL");
+        return cls_refuse("complete is NULL");
     *complete = 1;
     const cls_status status = check_open(m);
     return status == CLS_OK ? cls_mpi_progress(m, 0, complete, done) : status;
@@ -292,7 +289,7 @@ cls_status cls_mpi_gather(cls_mpi *m, cl_command_queue queue, uint32_t rows,
 cls_status cls_mpi_abandon(cls_mpi *m)
 {
     if (m == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "mpi is NULL");
+        return cls_refuse("mpi is NULL");
     if (m->state == CLS_MPI_IDLE)
         return CLS_OK;
     m->abandoned = 1;

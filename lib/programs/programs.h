@@ -107,7 +107,10 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
 #define CLS_NEED_LONG_LIST 262144u
 /* Of a request: one of its two phases is greedy. */
 #define CLS_NEED_MIXED 524288u
-#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST | CLS_NEED_MIXED)
+/* Of a request: the survey sums up its rows, and at another temperature than 1. */
+#define CLS_NEED_SCALED 1048576u
+#define CLS_NEEDS_OF_REQUESTS (CLS_NEED_MIXED | CLS_NEED_SCALED) /* not served by programs */
+#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
 
 /* Returns 1 if a variant can run steps that need these features. */
 int cls_variant_supports(int variant, uint32_t features);

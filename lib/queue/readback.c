@@ -78,18 +78,14 @@ static cls_status map_ring(cls_readback *r)
     const size_t size = r->stride * r->depth;
     cl_int code;
     if (c->shape.host)
-        return (r->data = malloc(size)) != NULL
-                   ? CLS_OK
-                   : cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
+        return (r->data = malloc(size)) != NULL ? CLS_OK : cls_no_memory("a readback");
     r->pinned = clCreateBuffer(c->cl, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size, NULL, &code);
     if (code == CL_SUCCESS)
         r->queue = clCreateCommandQueue(c->cl, c->device, 0, &code);
     if (code == CL_SUCCESS)
         r->data = clEnqueueMapBuffer(r->queue, r->pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
                                      size, 0, NULL, NULL, &code);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code,
-                                         "cannot allocate %zu bytes of page-locked memory", size);
+    return cls_opencl_status(code, "cannot allocate %zu bytes of page-locked memory", size);
 }
 
 cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth,
@@ -103,7 +99,7 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
         return status;
     cls_readback *const r = calloc(1, sizeof *r);
     if (r == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
+        return cls_no_memory("a readback");
     cls_context_retain(context);
     r->context = context;
     r->size = size;
@@ -112,7 +108,7 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
     r->entries = calloc(depth, sizeof *r->entries);
     if (r->entries == NULL) {
         cls_readback_destroy(r);
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
+        return cls_no_memory("a readback");
     }
     status = map_ring(r);
     if (status != CLS_OK) {

@@ -35,24 +35,21 @@ cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
 {
     cls_host_candidates c;
     if (token == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "token is NULL");
+        return cls_refuse("token is NULL");
     const cls_status status = CLS_STRUCT_READ(&c, callers, "candidates");
     if (status != CLS_OK)
         return status;
     if (c.count > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "candidates->count is %u; it must be at most %d", (unsigned)c.count,
-                        CLS_MAX_VOCAB);
+        return cls_refuse("candidates->count is %u; it must be at most %d", (unsigned)c.count,
+                          CLS_MAX_VOCAB);
     if (c.vocab < 1 || c.vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->vocab is %u; it must be 1 to %d",
-                        (unsigned)c.vocab, CLS_MAX_VOCAB);
+        return cls_refuse("candidates->vocab is %u; it must be 1 to %d", (unsigned)c.vocab,
+                          CLS_MAX_VOCAB);
     if (c.count != 0 && (c.ids == NULL || c.logits == NULL))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "candidates->count is %u, but candidates->%s is NULL", (unsigned)c.count,
-                        c.ids == NULL ? "ids" : "logits");
+        return cls_refuse("candidates->count is %u, but candidates->%s is NULL", (unsigned)c.count,
+                          c.ids == NULL ? "ids" : "logits");
     if (c.draw >= 1u << 24)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "candidates->draw is %u; it must be 0 to 16777215", (unsigned)c.draw);
+        return cls_refuse("candidates->draw is %u; it must be 0 to 16777215", (unsigned)c.draw);
     const uint32_t seed[2] = {(uint32_t)c.seed, (uint32_t)(c.seed >> 32)};
     const uint32_t stream[2] = {(uint32_t)c.stream, (uint32_t)(c.stream >> 32)};
     *token = draw(&c, c.random_bits != NULL

@@ -119,8 +119,7 @@ cls_status cls_watermark_detect(const int32_t *ids, uint32_t count, uint32_t con
             return cls_refuse("ids[%u] is %d, which is not a token", (unsigned)i, (int)ids[i]);
     scored *const tokens = calloc(count + (size_t)1, sizeof *tokens);
     if (tokens == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens",
-                        (unsigned)count);
+        return cls_no_memory("%u tokens", (unsigned)count);
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t j = 0; j < context; j++)
             before[j] = i + j >= context ? (uint32_t)ids[i + j - context] : CLS_WATERMARK_NONE;

@@ -85,9 +85,7 @@ static cls_status copy_array(const cls_list_param *l, const cls_params *from, cl
         return CLS_OK;
     void *const copy = size <= SIZE_MAX ? malloc((size_t)size) : NULL;
     if (copy == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                        "out of host memory for %llu bytes of the parameters' arrays",
-                        (unsigned long long)size);
+        return cls_no_memory("%llu bytes of the parameters' arrays", (unsigned long long)size);
     memcpy(copy, cls_list_array(l, from), n * l->size);
     if (l->kind == CLS_LIST_sequences)
         move_ids(copy, n);
@@ -100,7 +98,7 @@ static cls_status copy_phase(const cls_params *second, cls_params *to)
 {
     cls_params *const copy = malloc(sizeof *copy);
     if (copy == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for parameters");
+        return cls_no_memory("parameters");
     const cls_status status = CLS_STRUCT_READ(copy, second, "params->post_thinking");
     to->post_thinking = copy;
     return status;

@@ -33,10 +33,7 @@ typedef struct grammar_maker {
     uint32_t bitmaps, lookups;
 } maker;
 
-static cls_status no_grammar_memory(void)
-{
-    return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a grammar");
-}
+static cls_status no_grammar_memory(void) { return cls_no_memory("a grammar"); }
 
 /* ---------------------------------------------------------------------- checks */
 
@@ -73,9 +70,9 @@ static cls_status check_end_ids(maker *m)
     const cls_ids *const end = &m->o.end_ids;
     for (uint32_t i = 0; i < end->count; i++) {
         if (end->ids[i] < 0 || (uint32_t)end->ids[i] >= m->o.vocab)
-            return cls_refuse("options->end_ids.ids[%u] is %d, which is not a token of a "
-                              "vocabulary of %u",
-                              (unsigned)i, (int)end->ids[i], (unsigned)m->o.vocab);
+            return cls_refuse(
+                "options->end_ids.ids[%u] is %d, which is not a token of a vocabulary of %u",
+                (unsigned)i, (int)end->ids[i], (unsigned)m->o.vocab);
         m->is_end[end->ids[i]] = 1;
     }
     return CLS_OK;
@@ -96,8 +93,7 @@ static cls_status check_grammar_state(const maker *m, uint32_t s)
                           (int)o->final_states[s]);
     if (first == last && !is_final(m, s))
         return cls_refuse_call(
-            "state %u has no way out: options->offsets gives it no transition, and "
-            "it is not final",
+            "state %u has no way out: options->offsets gives it no transition, and it is not final",
             (unsigned)s);
     if (is_final(m, s) && o->end_ids.count == 0)
         return cls_refuse("options->end_ids is empty, but options->final_states[%u] is 1",
@@ -105,9 +101,9 @@ static cls_status check_grammar_state(const maker *m, uint32_t s)
     for (uint64_t i = first; i < last; i++) {
         const int32_t id = o->ids[i];
         if (id < 0 || (uint32_t)id >= o->vocab)
-            return cls_refuse("options->ids[%llu] is %d, which is not a token of a vocabulary of "
-                              "%u",
-                              (unsigned long long)i, (int)id, (unsigned)o->vocab);
+            return cls_refuse(
+                "options->ids[%llu] is %d, which is not a token of a vocabulary of %u",
+                (unsigned long long)i, (int)id, (unsigned)o->vocab);
         if (i > first && id <= o->ids[i - 1])
             return cls_refuse("options->ids[%llu] is %d after %d: the ids of state %u must ascend",
                               (unsigned long long)i, (int)id, (int)o->ids[i - 1], (unsigned)s);

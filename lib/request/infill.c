@@ -23,29 +23,25 @@ static int prefixes_end(const int32_t *prefix_of, uint32_t vocab, uint8_t *visit
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
 {
     if (infill->end_ids.ids == NULL || infill->end_ids.count == 0 || infill->end_ids.count > 65535)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "infill->end_ids.count is %u; it must be from 1 to 65535",
-                        (unsigned)infill->end_ids.count);
+        return cls_refuse("infill->end_ids.count is %u; it must be from 1 to 65535",
+                          (unsigned)infill->end_ids.count);
     if (infill->prefix_of == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of is NULL");
+        return cls_refuse("infill->prefix_of is NULL");
     for (uint32_t i = 0; i < infill->end_ids.count; i++)
         if (infill->end_ids.ids[i] < 0 || (uint32_t)infill->end_ids.ids[i] >= vocab)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "infill->end_ids.ids[%u] is %d, which is not a token of a vocabulary of %u",
                 (unsigned)i, (int)infill->end_ids.ids[i], (unsigned)vocab);
     for (uint32_t i = 0; i < vocab; i++)
         if (infill->prefix_of[i] < -1 ||
             (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "infill->prefix_of[%u] is %d, which is not a token of a vocabulary of %u",
                 (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
     uint8_t *const visited = calloc(vocab, 1);
     if (visited == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens",
-                        (unsigned)vocab);
+        return cls_no_memory("%u tokens", (unsigned)vocab);
     const int ends = prefixes_end(infill->prefix_of, vocab, visited);
     free(visited);
-    return ends ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of has a cycle");
+    return ends ? CLS_OK : cls_refuse("infill->prefix_of has a cycle");
 }

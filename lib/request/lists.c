@@ -413,8 +413,7 @@ cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t histor
     free(w.sequences);
     free(w.left);
     if (!has_memory)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists",
-                        (unsigned long long)need);
+        return cls_no_memory("%llu words of lists", (unsigned long long)need);
     *words = w.words;
     *n_words = (uint32_t)need;
     return CLS_OK;

@@ -66,9 +66,9 @@ cls_status cls_param_refuse(const char *field, double value, const char *range)
 {
     /* %g would round an integer to six digits. */
     const int whole = value > -1e15 && value < 1e15 && (double)(int64_t)value == value;
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    whole ? "params->%s is %.0f; it must be %s" : "params->%s is %g; it must be %s",
-                    field, value, range);
+    return cls_refuse(whole ? "params->%s is %.0f; it must be %s"
+                            : "params->%s is %g; it must be %s",
+                      field, value, range);
 }
 
 cls_status cls_params_check_ranges(const cls_params *params)

@@ -11,10 +11,9 @@
 cls_status cls_chain_stages(int32_t chain, uint8_t stages[CLS_CHAIN_LENGTH])
 {
     if (stages == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "stages is NULL");
+        return cls_refuse("stages is NULL");
     if (chain < 0 || chain >= CLS_CHAIN_CUSTOM)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "chain is %d, which is not a preset",
-                        (int)chain);
+        return cls_refuse("chain is %d, which is not a preset", (int)chain);
     memcpy(stages, cls_chain_preset((cls_chain)chain), CLS_CHAIN_LENGTH);
     return CLS_OK;
 }
@@ -29,25 +28,21 @@ static cls_status check_chain(const cls_params *p, uint32_t vocab)
 {
     int occurs[CLS_PUBLIC_STAGES] = {0};
     if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->chain is %d, which is not a cls_chain", (int)p->chain);
+        return cls_refuse("params->chain is %d, which is not a cls_chain", (int)p->chain);
     if (p->chain != CLS_CHAIN_CUSTOM)
         return CLS_OK;
     for (int i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
         const uint8_t stage = p->stages[i];
         if (stage >= CLS_PUBLIC_STAGES)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->stages[%d] is %d, which is not a cls_stage", i, (int)stage);
+            return cls_refuse("params->stages[%d] is %d, which is not a cls_stage", i, (int)stage);
         if (occurs[stage]++)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->stages[%d]: the stage of %s occurs already", i,
-                            stage_field[stage]);
+            return cls_refuse("params->stages[%d]: the stage of %s occurs already", i,
+                              stage_field[stage]);
     }
     for (uint8_t stage = 1; stage < CLS_PUBLIC_STAGES && p->mirostat == 0; stage++)
         if (!occurs[stage] && cls_stage_is_on(stage, p, vocab))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s is set, but params->stages has no such stage",
-                            stage_field[stage]);
+            return cls_refuse("params->%s is set, but params->stages has no such stage",
+                              stage_field[stage]);
     return CLS_OK;
 }
 
@@ -71,18 +66,16 @@ static uint32_t first_outside(const cls_ids *list, uint32_t vocab)
 
 static cls_status refuse_id(const char *where, int32_t id, uint32_t vocab)
 {
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "params->%s is %d, which is not a token of a vocabulary of %u", where, (int)id,
-                    (unsigned)vocab);
+    return cls_refuse("params->%s is %d, which is not a token of a vocabulary of %u", where,
+                      (int)id, (unsigned)vocab);
 }
 
 static cls_status check_ids(const char *name, const cls_ids *list, uint32_t vocab)
 {
     char where[80];
     if (list->ids == NULL && list->count != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s.count is %u, but params->%s.ids is NULL", name,
-                        (unsigned)list->count, name);
+        return cls_refuse("params->%s.count is %u, but params->%s.ids is NULL", name,
+                          (unsigned)list->count, name);
     const uint32_t i = first_outside(list, vocab);
     if (i == list->count)
         return CLS_OK;
@@ -100,8 +93,7 @@ static cls_status check_sequences(const char *name, const cls_sequences *list, u
         snprintf(where, sizeof where, "%s.sequences[%u]", name, (unsigned)i);
         return s->count != 0
                    ? check_ids(where, s, vocab)
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "params->%s.count is 0; a sequence has at least one id", where);
+                   : cls_refuse("params->%s.count is 0; a sequence has at least one id", where);
     }
     return CLS_OK;
 }
@@ -117,9 +109,8 @@ static cls_status check_biases(const char *name, const cls_biases *list, uint32_
                  b->bias < INFINITY ? "id" : "bias");
         return b->bias < INFINITY
                    ? refuse_id(where, b->id, vocab)
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "params->%s is %g; it must be finite, or -inf to ban the token",
-                              where, (double)b->bias);
+                   : cls_refuse("params->%s is %g; it must be finite, or -inf to ban the token",
+                                where, (double)b->bias);
     }
     return CLS_OK;
 }
@@ -132,9 +123,8 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
         const cls_list list = cls_list_get(l, p);
         cls_status status = CLS_OK;
         if (list.array == NULL && list.count != 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s.count is %u, but params->%s.%s is NULL", l->name,
-                            (unsigned)list.count, l->name, l->array);
+            return cls_refuse("params->%s.count is %u, but params->%s.%s is NULL", l->name,
+                              (unsigned)list.count, l->name, l->array);
         if (l->kind == CLS_LIST_ids)
             status = check_ids(l->name, at, vocab);
         else if (l->kind == CLS_LIST_biases)
@@ -225,27 +215,23 @@ static void set_ends(const cls_params *p, cls_slot *slot)
 static cls_status check_ends(const cls_params *p)
 {
     if (p->loop_repeats == 1)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->loop_repeats is 1; it must be 0 (off) or 2 to 16384");
+        return cls_refuse("params->loop_repeats is 1; it must be 0 (off) or 2 to 16384");
     if (p->loop_min > p->loop_max)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->loop_min is %u, which is more than params->loop_max of %u",
-                        (unsigned)p->loop_min, (unsigned)p->loop_max);
+        return cls_refuse("params->loop_min is %u, which is more than params->loop_max of %u",
+                          (unsigned)p->loop_min, (unsigned)p->loop_max);
     if (p->loop_action != CLS_LOOP_STOP && (p->loop_repeats == 0 || p->thinking_forced.count == 0))
         return cls_refuse("params->loop_action is CLS_LOOP_END_THINKING, but params->%s",
                           p->loop_repeats == 0 ? "loop_repeats is 0" : "thinking_forced is empty");
     if (p->relaxed_top_k == 0 && p->relaxed_delta != 0.0f)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->relaxed_delta is set, but params->relaxed_top_k is 0");
+        return cls_refuse("params->relaxed_delta is set, but params->relaxed_top_k is 0");
     if (p->thinking_forced.count == 0 &&
         (p->thinking_budget != 0 || (!follows_thinking(p) && p->grammar == NULL &&
                                      (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s is set, but params->thinking_forced, the ids that end the "
-                        "thinking, is empty",
-                        p->thinking_budget != 0        ? "thinking_budget"
-                        : p->thinking_start.count != 0 ? "thinking_start"
-                                                       : "thinking_end");
+        return cls_refuse("params->%s is set, but params->thinking_forced, the ids that end the "
+                          "thinking, is empty",
+                          p->thinking_budget != 0        ? "thinking_budget"
+                          : p->thinking_start.count != 0 ? "thinking_start"
+                                                         : "thinking_end");
     return CLS_OK;
 }
 
@@ -438,9 +424,9 @@ static cls_status check_phases(const cls_params *p)
                           p->thinking_start.count == 0 ? "thinking_start" : "thinking_end");
     return other == NULL
                ? CLS_OK
-               : cls_refuse("params->post_thinking is set, and so is params->%s, which is "
-                            "not by phase",
-                            other);
+               : cls_refuse(
+                     "params->post_thinking is set, and so is params->%s, which is not by phase",
+                     other);
 }
 
 /* The saved ids of the parameters that post_thinking has. */
@@ -460,10 +446,9 @@ static cls_status merge_phases(const cls_params *p, cls_params *merged)
         if (row->id != 0 && OF_PHASE(row->id))
             memcpy(cls_param_in(row, merged), is, row->size);
         else if (memcmp(is, cls_param_in(row, &initial), row->size) != 0)
-            return cls_refuse(
-                "params->post_thinking has %s, which is not by phase: it must have its "
-                "default there",
-                row->field);
+            return cls_refuse("params->post_thinking has %s, which is not by phase: it must have "
+                              "its default there",
+                              row->field);
     }
     return status != CLS_OK || second.grammar == NULL
                ? status
@@ -500,8 +485,7 @@ cls_status cls_params_check(const cls_params *params, uint32_t vocab)
     cls_params p;
     cls_slot slot;
     if (vocab < 1 || vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "vocab is %u; it must be 1 to %d",
-                        (unsigned)vocab, CLS_MAX_VOCAB);
+        return cls_refuse("vocab is %u; it must be 1 to %d", (unsigned)vocab, CLS_MAX_VOCAB);
     const cls_status status = cls_params_read(params, &p);
     return status == CLS_OK ? cls_slot_from_params(&p, vocab, &slot) : status;
 }

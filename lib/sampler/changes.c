@@ -20,8 +20,7 @@ static cls_status grow_host(cls_host_buffer *block, size_t more, const char *wha
     const size_t size = need <= SIZE_MAX / 3 * 2 ? need + need / 2 : need;
     void *const data = realloc(block->data, size);
     if (data == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s",
-                        size, what);
+        return cls_no_memory("%zu bytes of %s", size, what);
     block->data = data;
     block->size = size;
     return CLS_OK;

@@ -8,10 +8,9 @@
 
 cls_status cls_sampler_lost(void)
 {
-    return cls_fail(
-        CLS_OPENCL_ERROR, CL_SUCCESS,
-        "an earlier step failed in the middle, and slots may be partly changed: destroy the "
-        "sampler");
+    return cls_fail(CLS_OPENCL_ERROR, CL_SUCCESS,
+                    "an earlier step failed in the middle, and slots may be partly changed: "
+                    "destroy the sampler");
 }
 
 void cls_sampler_flush(const cls_sampler *s, cl_command_queue queue)
@@ -82,13 +81,12 @@ static cls_status find_staging(cls_sampler *s, cls_staging **out)
         if (state < CL_COMPLETE)
             code = state;
     }
-    return code != CL_SUCCESS
-               ? cls_fail(CLS_OPENCL_ERROR, code,
-                          "cannot query whether an earlier upload has ended")
-               : cls_fail(CLS_BUSY, CL_SUCCESS,
-                          "%d steps with slot calls or changed maps are in flight: flush the queue "
-                          "and wait for one",
-                          CLS_STAGING_COUNT);
+    return code != CL_SUCCESS ? cls_fail(CLS_OPENCL_ERROR, code,
+                                         "cannot query whether an earlier upload has ended")
+                              : cls_fail(CLS_BUSY, CL_SUCCESS,
+                                         "%d steps with slot calls or changed maps are in flight: "
+                                         "flush the queue and wait for one",
+                                         CLS_STAGING_COUNT);
 }
 
 static cls_status grow_data(const cls_commands *c, const cls_host_data *data)
@@ -97,8 +95,7 @@ static cls_status grow_data(const cls_commands *c, const cls_host_data *data)
     if (staging->size < data->size) {
         void *const larger = realloc(staging->data, data->size);
         if (larger == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s",
-                            data->size, data->what);
+            return cls_no_memory("%zu bytes of %s", data->size, data->what);
         *staging = (cls_host_buffer){larger, 0, data->size};
     }
     return cls_device_buffer_grow(c->sampler, &c->sampler->payload, data->size, data->what);
@@ -421,10 +418,9 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
         return cls_sampler_lost();
     if (last_step_failed(s, &code)) {
         s->lost = 1;
-        return cls_fail(
-            CLS_OPENCL_ERROR, code,
-            "the last step ended with an error, and slots may be partly changed: destroy "
-            "the sampler");
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "the last step ended with an error, and slots may be partly changed: "
+                        "destroy the sampler");
     }
     if (uploads || has_data || s->rounds != 0)
         status = find_staging(s, &c->staging);

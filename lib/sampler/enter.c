@@ -6,10 +6,9 @@ cls_status cls_sampler_lock(cls_sampler *s)
 {
     return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
                ? CLS_OK
-               : cls_fail(
-                     CLS_BAD_ARGUMENT, CL_SUCCESS,
-                     "sampler is in use by another call: only one thread at a time may use it, "
-                     "and no callback during a call");
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "sampler is in use by another call: only one thread at a time may use "
+                          "it, and no callback during a call");
 }
 
 cls_status cls_sampler_enter(cls_sampler *s)

@@ -88,7 +88,7 @@ cls_status cls_lists_allocate(cls_sampler *s, uint32_t n, cls_lists **out)
                         "the lists of all slots together are too long: %zu words", end + n);
     cls_lists *const l = calloc(1, sizeof *l);
     if (l == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
+        return cls_no_memory("a list");
     if ((end + n) * sizeof(uint32_t) > s->lists.size) {
         cls_device_buffer grown = {NULL, s->lists.size};
         const cls_status status =

@@ -9,9 +9,7 @@ cls_status cls_needs_create(cls_needs *needs, uint32_t shortlist)
 {
     needs->shortlist = shortlist;
     needs->listed = calloc((size_t)shortlist + 1, sizeof *needs->listed);
-    return needs->listed != NULL
-               ? CLS_OK
-               : cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for what slots need");
+    return needs->listed != NULL ? CLS_OK : cls_no_memory("what slots need");
 }
 
 uint32_t cls_needs_listed(const cls_slot *slot)
@@ -60,6 +58,8 @@ void cls_needs_add(cls_sampler *s, uint32_t slot)
     r->features = cls_features_of_slot(&r->slot) | cls_features_of_slot(&r->answer);
     if (r->slot.answer != 0 && ((r->slot.flags ^ r->answer.flags) & CLS_SLOT_GREEDY))
         r->features |= CLS_NEED_MIXED;
+    if ((r->slot.flags & CLS_SLOT_TOTAL) && r->slot.total_scale != CLS_LOG2E)
+        r->features |= CLS_NEED_SCALED;
     add(&s->needs, slot, r, 1);
 }
 

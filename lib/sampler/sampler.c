@@ -45,10 +45,8 @@ static cls_status allocate_sampler(cls_sampler *s, cl_mem *buffer, uint64_t byte
     cl_int code = CL_INVALID_BUFFER_SIZE;
     if (bytes <= SIZE_MAX)
         *buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %llu bytes on the device for %s",
-                          (unsigned long long)bytes, what);
+    return cls_opencl_status(code, "cannot allocate %llu bytes on the device for %s",
+                             (unsigned long long)bytes, what);
 }
 
 /* Allocates device memory. The buffers of slot calls and lists begin small and grow later. */
@@ -94,9 +92,8 @@ static cls_status allocate_host(cls_sampler *s)
         missing |= s->staging[i].maps == NULL ||
                    (s->host_mask_size != 0 && s->staging[i].payload.data == NULL);
     }
-    return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                              "out of host memory for a sampler of %u slots and %u rows",
-                              (unsigned)s->slots, (unsigned)s->max_rows)
+    return missing ? cls_no_memory("a sampler of %u slots and %u rows", (unsigned)s->slots,
+                                   (unsigned)s->max_rows)
                    : cls_needs_create(&s->needs, s->context->shape.shortlist);
 }
 
@@ -146,16 +143,14 @@ static cls_status clear_slots(cls_sampler *s)
             code = clFinish(queue);
         clReleaseCommandQueue(queue);
     }
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot clear the slots on the device");
+    return cls_opencl_status(code, "cannot clear the slots on the device");
 }
 
 static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
 {
     cls_infill infill;
     if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+        return cls_refuse("sampler is NULL");
     cls_status status = CLS_STRUCT_READ(&infill, callers, "infill");
     if (status == CLS_OK)
         status = cls_infill_check(&infill, s->vocab);
@@ -165,7 +160,7 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
     int32_t *const table = malloc(n * sizeof *table);
     cl_int code;
     if (table == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the infill tables");
+        return cls_no_memory("the infill tables");
     memcpy(table, infill.end_ids.ids, infill.end_ids.count * sizeof *table);
     memcpy(table + infill.end_ids.count, infill.prefix_of, s->vocab * sizeof *table);
     if (s->host != NULL) {
@@ -199,32 +194,26 @@ cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
 static cls_status check_sampler_options(const cls_sampler_options *o)
 {
     if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d",
-                        (unsigned)o->vocab, CLS_MAX_VOCAB);
+        return cls_refuse("options->vocab is %u; it must be 1 to %d", (unsigned)o->vocab,
+                          CLS_MAX_VOCAB);
     if (o->max_rows < 1 || o->max_rows > 65535)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
+        return cls_refuse("options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
     if (o->slot_count > 1u << 24)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->slot_count is %u; it must be at most %u", (unsigned)o->slot_count,
-                        1u << 24);
+        return cls_refuse("options->slot_count is %u; it must be at most %u",
+                          (unsigned)o->slot_count, 1u << 24);
     if (o->counts < CLS_COUNTS_NONE || o->counts > CLS_COUNTS_ALL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->counts is %d, which is not a cls_counts", (int)o->counts);
+        return cls_refuse("options->counts is %d, which is not a cls_counts", (int)o->counts);
     if (o->max_history > CLS_MAX_HISTORY &&
         (o->max_history > CLS_MAX_TEXT || o->max_history % CLS_HISTORY_UNIT != 0))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_history is %u; it must be at most %d, or a multiple of %d up "
-                        "to %d",
-                        (unsigned)o->max_history, CLS_MAX_HISTORY, CLS_HISTORY_UNIT, CLS_MAX_TEXT);
+        return cls_refuse(
+            "options->max_history is %u; it must be at most %d, or a multiple of %d up to %d",
+            (unsigned)o->max_history, CLS_MAX_HISTORY, CLS_HISTORY_UNIT, CLS_MAX_TEXT);
     if (o->max_rollback > CLS_MAX_HISTORY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_rollback is %u; it must be at most %d",
-                        (unsigned)o->max_rollback, CLS_MAX_HISTORY);
+        return cls_refuse("options->max_rollback is %u; it must be at most %d",
+                          (unsigned)o->max_rollback, CLS_MAX_HISTORY);
     if (o->host_mask_size > SIZE_MAX / 2)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->host_mask_size is %llu; it exceeds the memory of any host",
-                        (unsigned long long)o->host_mask_size);
+        return cls_refuse("options->host_mask_size is %llu; it exceeds the memory of any host",
+                          (unsigned long long)o->host_mask_size);
     cls_status status = cls_switch_check("options->no_late_compile", o->no_late_compile);
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
@@ -236,10 +225,10 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
 {
     cls_sampler_options o;
     if (out == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+        return cls_refuse("out is NULL");
     *out = NULL;
     if (context == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+        return cls_refuse("context is NULL");
     cls_status status = CLS_STRUCT_READ(&o, callers, "options");
     if (status != CLS_OK)
         return status;
@@ -248,7 +237,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
         return status;
     cls_sampler *const s = calloc(1, sizeof *s);
     if (s == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a sampler");
+        return cls_no_memory("a sampler");
     cls_context_retain(context);
     s->context = context;
     atomic_flag_clear(&s->in_use);
@@ -329,7 +318,7 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     cls_memory m;
     fixed_buffer all[FIXED_BUFFERS];
     if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+        return cls_refuse("sampler is NULL");
     const cls_status status = CLS_STRUCT_READ_OUTPUT(&m, callers, "memory");
     if (status != CLS_OK)
         return status;

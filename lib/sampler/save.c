@@ -77,7 +77,7 @@ static uint64_t hash(const uint8_t *data, size_t n)
 
 static cls_status damaged(const char *why)
 {
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are not a saved slot: %s", why);
+    return cls_refuse("bytes are not a saved slot: %s", why);
 }
 
 /* ------------------------------------------------------------------ parameters */
@@ -187,7 +187,7 @@ static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
         return damaged("they are cut short");
     void *const array = size <= SIZE_MAX ? malloc((size_t)size) : NULL;
     if (array == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
+        return cls_no_memory("a slot's lists");
     cls_list_set_array(l, p, array);
     put_list(b, l, p);
     return b->is_cut_short ? damaged("they are cut short") : CLS_OK;
@@ -225,10 +225,9 @@ static cls_status read_params(stream *b, const cls_sampler *s, const cls_grammar
     put_params(b, &p);
     cls_status status = b->is_cut_short ? damaged("they are cut short") : CLS_OK;
     if (b->unknown != 0)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "bytes are a slot with parameter %u, which this library does not know; "
-                          "a newer library saved it",
-                          (unsigned)b->unknown);
+        status = cls_refuse("bytes are a slot with parameter %u, which this library does not know; "
+                            "a newer library saved it",
+                            (unsigned)b->unknown);
     for (const cls_list_param *l = NULL; status == CLS_OK && (l = cls_list_after(l)) != NULL;)
         status = read_list(b, l, &p);
     if (status == CLS_OK)
@@ -474,13 +473,12 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
         const size_t bytes = device_slot->n_forced * sizeof **forced;
         *forced = malloc(bytes);
         if (*forced == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                            "out of host memory for the forced ids of a slot");
+            return cls_no_memory("the forced ids of a slot");
         code = clEnqueueReadBuffer(queue, s->lists.buffer, CL_TRUE,
                                    device_slot->forced * sizeof **forced, bytes, *forced, n, wait,
                                    NULL);
     }
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the slot");
+    return cls_opencl_status(code, "cannot read the slot");
 }
 
 /* Writes a slot, or only counts its bytes. */
@@ -520,7 +518,7 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
     cls_host_slot h = {.params = &s->request[slot].params, .vocab = s->vocab, .layout = s->layout};
     h.state = malloc(state_words(s->vocab, s->layout) * sizeof *h.state);
     if (h.state == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
+        return cls_no_memory("a slot's state");
     status = fetch(s, queue, slot, &h.slot, h.state, &forced);
     h.forced = forced;
     if (status == CLS_OK)
@@ -562,8 +560,7 @@ static cls_status read_header(stream *b, const cls_sampler *s)
     for (int i = 0; i < 4; i++) {
         put_u32(b, &theirs);
         if (theirs != ours[i])
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "bytes are a slot of a sampler with options->%s of %u; this sampler has %u",
                 name[i], (unsigned)theirs, (unsigned)ours[i]);
     }
@@ -583,8 +580,7 @@ static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_param
     uint32_t *const words =
         realloc(p->words, ((size_t)p->n_words + slot->n_forced) * sizeof *words);
     if (words == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                        "out of host memory for the forced ids of a slot");
+        return cls_no_memory("the forced ids of a slot");
     p->words = words;
     slot->forced = p->n_words;
     put_words(b, words + p->n_words, slot->n_forced);
@@ -629,7 +625,7 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
     memset(&p, 0, sizeof p);
     cls_status status = cls_slot_check(s, slot, 0);
     if (status == CLS_OK && saved == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes is NULL");
+        status = cls_refuse("bytes is NULL");
     if (status == CLS_OK)
         status = read_header(&b, s);
     if (status == CLS_OK)
@@ -638,7 +634,7 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
         return status;
     uint32_t *const state = calloc(state_words(s->vocab, s->layout), sizeof *state);
     if (state == NULL)
-        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
+        status = cls_no_memory("a slot's state");
     if (status == CLS_OK)
         status = read_state(&b, s, &p, state);
     if (status == CLS_OK)

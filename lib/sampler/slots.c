@@ -9,16 +9,14 @@
 cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
 {
     if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+        return cls_refuse("sampler is NULL");
     if (s->lost)
         return cls_sampler_lost();
     if (slot >= s->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "slot is %u, but the sampler has slots 0 to %u", (unsigned)slot,
-                        (unsigned)s->slots - 1);
+        return cls_refuse("slot is %u, but the sampler has slots 0 to %u", (unsigned)slot,
+                          (unsigned)s->slots - 1);
     if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
+        return cls_refuse("slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
     return CLS_OK;
 }
 
@@ -38,9 +36,8 @@ static cls_status check_history(const cls_sampler *s, uint64_t need, const char 
 {
     if (need <= s->history)
         return CLS_OK;
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "params->%s is %g%s, but options->max_history is %u: at least %llu is needed",
-                    name, value, more, (unsigned)s->history, (unsigned long long)need);
+    return cls_refuse("params->%s is %g%s, but options->max_history is %u: at least %llu is needed",
+                      name, value, more, (unsigned)s->history, (unsigned long long)need);
 }
 
 /* The latest tokens are compared with all ids of a sequence but the last one. Kernels look for bad
@@ -111,11 +108,9 @@ static cls_status check_capacities(const cls_sampler *s, const cls_params *p)
         : s->counts != CLS_COUNTS_ALL && p->frequency_penalty != 0.0f ? "frequency_penalty"
                                                                       : NULL;
     if (parameter != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
-                        parameter, need);
+        return cls_refuse("params->%s needs a sampler created with %s", parameter, need);
     if (p->infill != 0 && !atomic_load(&s->has_infill))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->infill needs the tables of cls_sampler_infill()");
+        return cls_refuse("params->infill needs the tables of cls_sampler_infill()");
     return check_histories(s, p);
 }
 
@@ -153,7 +148,7 @@ static cls_status add_answer(const cls_sampler *s, cls_checked_params *p)
     p->answer.flags |= (p->slot.flags & by_lists) | long_top_k(s, &p->answer);
     uint32_t *const words = realloc(p->words, ((size_t)p->n_words + n) * sizeof *words);
     if (words == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for parameters");
+        return cls_no_memory("parameters");
     memcpy(words + p->n_words, &p->answer, sizeof p->answer);
     p->slot.answer = p->n_words;
     p->words = words;
@@ -190,7 +185,7 @@ cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
 {
     cls_checked_params p;
     if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+        return cls_refuse("sampler is NULL");
     const cls_status status = cls_checked_params_create(s, params, &p);
     if (status == CLS_OK)
         cls_checked_params_free(&p);
@@ -288,8 +283,7 @@ static cls_status reserve_forced(const cls_sampler *s, uint32_t slot, uint32_t n
 {
     return s->host == NULL || cls_host_slot_reserve(&s->host->slot[slot], n)
                ? CLS_OK
-               : cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u forced ids",
-                          (unsigned)n);
+               : cls_no_memory("%u forced ids", (unsigned)n);
 }
 
 /* ------------------------------------------------------------------ slot calls */
@@ -297,8 +291,7 @@ static cls_status reserve_forced(const cls_sampler *s, uint32_t slot, uint32_t n
 static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
 {
     return ids == NULL && n != 0
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s_count is %u, but %s is NULL", what,
-                          (unsigned)n, what)
+               ? cls_refuse("%s_count is %u, but %s is NULL", what, (unsigned)n, what)
                : CLS_OK;
 }
 
@@ -413,10 +406,9 @@ static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *pa
     if (s->history == 0 && s->counts != CLS_COUNTS_NONE &&
         ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
         status =
-            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                     "params->penalty_scope differs from that of slot %u, whose tokens cannot be "
-                     "counted again: the sampler was created with options->max_history of 0",
-                     (unsigned)slot);
+            cls_refuse("params->penalty_scope differs from that of slot %u, whose tokens cannot be "
+                       "counted again: the sampler was created with options->max_history of 0",
+                       (unsigned)slot);
     if (status == CLS_OK)
         status = cls_sampler_require(s, features_of(&p) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
@@ -448,14 +440,12 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
     uint32_t i = 0;
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK && ids == NULL && n != 0)
-        status =
-            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "id_count is %u, but ids is NULL", (unsigned)n);
+        status = cls_refuse("id_count is %u, but ids is NULL", (unsigned)n);
     while (status == CLS_OK && i < n && ids[i] >= 0 && (uint32_t)ids[i] < s->vocab)
         i++;
     if (status == CLS_OK && i < n)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "ids[%u] is %d, which is not a token of a vocabulary of %u", (unsigned)i,
-                          (int)ids[i], (unsigned)s->vocab);
+        status = cls_refuse("ids[%u] is %d, which is not a token of a vocabulary of %u",
+                            (unsigned)i, (int)ids[i], (unsigned)s->vocab);
     if (status == CLS_OK)
         status = cls_sampler_require(s, CLS_FEATURE_STATE | (n != 0 ? CLS_FEATURE_FORCED : 0));
     if (status == CLS_OK)
@@ -538,8 +528,7 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (status != CLS_OK)
         return status;
     if (n > s->rollback)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "token_count is %u, but the sampler was created with options->max_rollback of %u",
             (unsigned)n, (unsigned)s->rollback);
     if (n != 0)

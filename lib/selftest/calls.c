@@ -165,9 +165,9 @@ static cls_status begin_requests(const cls_selftest_run *t, const cls_selftest_s
     for (uint32_t j = 0; j < f->n && status == CLS_OK; j++) {
         const uint32_t which = cls_selftest_find(cls_selftest_verified_cases[f->request[j]]);
         const cls_selftest_ids text = cls_selftest_text(which, t->selection.vocab);
-        cls_params params;
-        cls_selftest_params(which, t->selection.vocab, &params);
-        status = cls_slot_begin(s->sampler, (uint32_t)f->slots[j], &params, text.prompt.ids,
+        cls_params params[2];
+        cls_selftest_params(which, t->selection.vocab, params);
+        status = cls_slot_begin(s->sampler, (uint32_t)f->slots[j], params, text.prompt.ids,
                                 text.prompt.count, text.output.ids, text.output.count);
     }
     return status;
@@ -268,7 +268,7 @@ cls_status cls_selftest_verify(cls_selftest_run *t)
     size_t at = 0;
     cls_status status = CLS_OK;
     if (f.rows == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     for (uint32_t i = 0; i < SELFTEST_REQUESTS; i++) {
         if (cls_selftest_position(&t->selection, cls_selftest_verified_cases[i]) < 0)
             continue;

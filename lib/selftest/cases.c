@@ -209,6 +209,11 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_GRAMMAR | WITH_ALLOWED | WITH_STOP | WITH_THINKING, 0,
      "a grammar, only ends", ANY, {I(min_tokens, 99), I(thinking_budget, 3)}},
 
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_PHASES, BY_ROLLBACK, "parameters of the thinking",
+     PROOF(V(SLOTS_1) | V(FORCE_0)), {F(temperature, 2), I(top_k, 20)}},
+    {ST_FORCED, ROW_TEXT, WITH_PHASES, 0, "parameters outside the thinking",
+     PROOF(V(SLOTS_1) | V(FORCE_0)), {F(temperature, 2), I(top_k, 20)}},
+
     {ST_FORCED, ROW_PEAKED, WITH_TEXT, 0, "a watermark",
      PROOF(V(WATERMARK_0) | V(FORCE_0)), {I(watermark_context, 4), L(watermark_key, 42)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_MASK, 0, "a watermark of top-k 9",
@@ -285,7 +290,7 @@ static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}
 #define LIST(array) {array, sizeof(array) / sizeof *(array)}
 /* clang-format on */
 
-void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *p)
+void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params p[2])
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
     cls_params_init(p);
@@ -318,9 +323,17 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *p)
         p->bad_words = (cls_sequences)LIST(bad_words);
     if (c->with & WITH_ALLOWED)
         p->allowed_ids = (cls_ids)LIST(allowed);
-    if (c->with & WITH_THINKING) {
+    if (c->with & (WITH_THINKING | WITH_PHASES)) {
         p->thinking_start = (cls_ids)LIST(start);
         p->thinking_end = (cls_ids)LIST(end);
+    }
+    if (c->with & WITH_PHASES) {
+        cls_params_init(&p[1]);
+        p[1].temperature = .5f;
+        p[1].top_k = 3;
+        p->post_thinking = &p[1];
+    }
+    if (c->with & WITH_THINKING) {
         p->thinking_forced = (cls_ids)LIST(answer);
         if (vocab < SELFTEST_VOCAB)
             p->thinking_forced.ids = low_answer;
@@ -351,7 +364,7 @@ cls_status cls_selftest_grammar(uint32_t i, uint32_t vocab, cls_params *p)
     uint32_t *const next = malloc((size_t)2 * STATES * vocab * sizeof *next);
     int32_t *const ids = (int32_t *)next + (size_t)STATES * vocab;
     if (next == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     for (uint32_t s = 0; s < STATES; s++) {
         uint64_t n = offsets[s];
         for (uint32_t id = 0; id < vocab; id++)

@@ -193,8 +193,8 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *o
 
 cls_status cls_sampler_compile(cls_sampler *s, uint32_t features)
 {
-    const cls_status status = s != NULL ? cls_features_check("", 0, features)
-                                        : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    const cls_status status =
+        s != NULL ? cls_features_check("", 0, features) : cls_refuse("sampler is NULL");
     return status == CLS_OK
                ? CLS_GUARDED_CALL(s, cls_sampler_add_features(s, s->features | features))
                : status;

@@ -66,6 +66,7 @@ const cls_selftest_known cls_selftest_table[] = {
     {10, 0x6c213c64u},   {10, 0x7f08a8b3u},   {4996, 0xf6c3793cu}, {13, 0x7c9393dau},
     {29, 0x26e0dd50u},   {2, 0x4037b559u},    {2, 0x36a2f2a8u},    {3907, 0xaab55d95u},
     {2, 0x2d5c357cu},    {1, 0x3f5e6155u},    {2, 0x6fbdf082u},    {-1, 0xb59d9ef0u},
+    {17, 0xef9baa16u},   {30, 0x16695206u},   {26, 0x48022d94u},   {2, 0x503c937bu},
     {4256, 0xf737c0b0u}, {370, 0x49d777e4u},  {4, 0x96be6093u},    {4, 0x90a8b244u},
     {50, 0xd4a3da82u},   {2755, 0x7d94f787u}, {1655, 0x1f53a9d8u}, {4894, 0x92342112u},
     {1, 0x3ded8f00u},    {17, 0x4fb4d62fu},   {179, 0x60c88ddcu},  {2058, 0x589d3d4du},

@@ -207,7 +207,7 @@ static cls_status open_rows(const cls_selftest_run *t, output_rows *rows, row_ou
     char *const logits = malloc(size * ROWS);
     cls_status status = CLS_OK;
     if (logits == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     for (int i = 0; i < ROWS; i++) {
         const int32_t at = cls_selftest_position(&t->selection, cls_selftest_output_cases[i]);
         if (at < 0 || (cls_selftest_cases[t->selection.cases[at]].with != 0) != rows->guided)
@@ -258,7 +258,7 @@ cls_status cls_selftest_outputs(cls_selftest_run *t)
     row_outputs *const o = calloc(SIDES, sizeof *o);
     cls_status status = CLS_OK;
     if (o == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     for (int guided = 0; guided < 2 && status == CLS_OK; guided++)
         status = test_rows(t, &(output_rows){.guided = guided}, o);
     free(o);

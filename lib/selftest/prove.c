@@ -21,12 +21,12 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
 {
     const cls_selftest_case *const c = &cls_selftest_cases[which];
     cls_checked_params checked;
-    cls_params params;
-    cls_selftest_params(which, s->vocab, &params);
-    cls_status status = cls_selftest_grammar(which, s->vocab, &params);
+    cls_params params[2];
+    cls_selftest_params(which, s->vocab, params);
+    cls_status status = cls_selftest_grammar(which, s->vocab, params);
     if (status == CLS_OK)
-        status = cls_checked_params_create(s, &params, &checked);
-    cls_grammar_release(params.grammar);
+        status = cls_checked_params_create(s, params, &checked);
+    cls_grammar_release(params[0].grammar);
     if (status != CLS_OK)
         return status;
     *features = cls_features_to_begin(&checked);
@@ -156,7 +156,7 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, cls_varia
     cls_selftest_run *const t = cls_selftest_new(context);
     *launched = 0;
     if (t == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     t->dtype = dtype;
     const uint32_t tiles = proof_shape(&context->shape, &t->selection.vocab);
     cls_status status = cls_selftest_open(t, has_sampler ? CLS_FEATURES_ALL : 0);

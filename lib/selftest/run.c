@@ -47,7 +47,7 @@ static cls_status host_buffer(size_t size, const void *contents, cls_buffer *out
 {
     void *const memory = calloc(1, size);
     if (memory == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     if (contents != NULL)
         memcpy(memory, contents, size);
     *out = (cls_buffer){.size = size, .pointer = memory, .kind = CLS_BUFFER_HOST};
@@ -65,9 +65,7 @@ cls_status cls_selftest_buffer(const cls_selftest_side *s, size_t size, const vo
     if (code == CL_SUCCESS && contents != NULL)
         code =
             clEnqueueWriteBuffer(s->queue, out->buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot create a buffer for the self-test");
+    return cls_opencl_status(code, "cannot create a buffer for the self-test");
 }
 
 void cls_selftest_release(cls_buffer *b)
@@ -87,9 +85,7 @@ cls_status cls_selftest_read(const cls_selftest_side *s, const cls_buffer *from,
     else
         code =
             clEnqueueReadBuffer(s->queue, from->buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot read a result of the self-test");
+    return cls_opencl_status(code, "cannot read a result of the self-test");
 }
 
 /* ------------------------------------------------------------------------ runs */

@@ -34,7 +34,7 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
     cls_selftest_run *const t = cls_selftest_new(context);
     memset(report, 0, sizeof *report);
     if (t == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     t->known = known != NULL ? known : t->answer;
     t->selection = cls_selftest_whole();
     cls_status status = cls_selftest_open(t, CLS_FEATURES_ALL);
@@ -56,7 +56,7 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
 {
     cls_selftest_report report;
     if (context == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+        return cls_refuse("context is NULL");
 #ifdef CLS_SOME_FEATURES
     return cls_refuse_call("cls_selftest() runs all stages, but this library was built without "
                            "some (CLS_WITHOUT_...); it proves each program that it compiles");

@@ -15,7 +15,7 @@
 #define SELFTEST_VOCAB 5003u
 /* The longest row of a proof. */
 #define SELFTEST_MOST_VOCAB (CLS_MOST_TILES_PER_GROUP * CLS_TILE + 28u)
-#define SELFTEST_MOST_CASES 136
+#define SELFTEST_MOST_CASES 138
 #define SELFTEST_STEPS 2 /* steps of every case */
 #define SELFTEST_HISTORY 32
 #define SELFTEST_ROLLBACK 8
@@ -73,6 +73,7 @@ enum cls_selftest_row {
 #define WITH_FORCED 512u   /* ids by cls_slot_force() */
 #define WITH_EXEMPT 1024u  /* ids that no n-gram bans */
 #define WITH_GRAMMAR 2048u
+#define WITH_PHASES 4096u /* parameters behind the thinking */
 
 /* How the request of a case is set up. */
 enum cls_selftest_setup {
@@ -127,8 +128,8 @@ typedef struct cls_selftest_ids {
 } cls_selftest_ids;
 
 /* Set the parameters of a case's request, and return its text and its forced ids. The arrays are
- * static. */
-void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *params);
+ * static. The first parameters are the request's, and may refer to the second. */
+void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params params[2]);
 cls_selftest_ids cls_selftest_text(uint32_t i, uint32_t vocab);
 
 /* Makes the grammar of a case, which the caller releases, if it has one. Fails if memory runs out.

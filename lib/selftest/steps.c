@@ -31,7 +31,7 @@ static cls_status by_load(const cls_selftest_run *t, const cls_selftest_side *s,
     if (status == CLS_OK)
         status = cls_slot_save(s->sampler, s->queue, spare(t), NULL, &size);
     if (status == CLS_OK && (bytes = malloc(size)) == NULL)
-        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        status = cls_no_memory("the self-test");
     if (status == CLS_OK)
         status = cls_slot_save(s->sampler, s->queue, spare(t), bytes, &size);
     if (status == CLS_OK)
@@ -84,12 +84,12 @@ static cls_status open_with(const cls_selftest_run *t, const cls_selftest_side *
 static cls_status open_case(const cls_selftest_run *t, const cls_selftest_side *s, uint32_t i)
 {
     const uint32_t which = t->selection.cases[i];
-    cls_params params;
-    cls_selftest_params(which, t->selection.vocab, &params);
-    cls_status status = cls_selftest_grammar(which, t->selection.vocab, &params);
+    cls_params params[2];
+    cls_selftest_params(which, t->selection.vocab, params);
+    cls_status status = cls_selftest_grammar(which, t->selection.vocab, params);
     if (status == CLS_OK)
-        status = open_with(t, s, i, &params);
-    cls_grammar_release(params.grammar);
+        status = open_with(t, s, i, params);
+    cls_grammar_release(params[0].grammar);
     return status;
 }
 
@@ -188,7 +188,7 @@ static cls_status open_inputs(cls_selftest_run *t)
     char *const scratch =
         malloc(((size_t)t->selection.count + 1) * t->selection.vocab * sizeof(float));
     if (scratch == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+        return cls_no_memory("the self-test");
     const cls_status status = open_buffers(t, scratch);
     free(scratch);
     cls_selftest_mask(CLS_MASK_BOOL, t->selection.vocab, t->bools);

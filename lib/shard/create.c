@@ -18,28 +18,23 @@ static uint32_t default_border(uint32_t vocab, uint32_t shards, uint32_t i)
 static cls_status check_shard_options(const cls_shard_options *o, uint32_t vocab)
 {
     if (o->shard_count < 1 || o->shard_count > CLS_MAX_SHARDS || o->shard_count > vocab)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "options->shard_count is %u; it must be 1 to %d and at most the vocabulary of %u",
             (unsigned)o->shard_count, CLS_MAX_SHARDS, (unsigned)vocab);
     if (o->shard >= o->shard_count)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->shard is %u, but options->shard_count is %u", (unsigned)o->shard,
-                        (unsigned)o->shard_count);
+        return cls_refuse("options->shard is %u, but options->shard_count is %u",
+                          (unsigned)o->shard, (unsigned)o->shard_count);
     for (uint32_t i = 0; o->borders != NULL && i <= o->shard_count; i++) {
         if (i == 0 && o->borders[i] != 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->borders[0] is %u; it must be 0",
-                            (unsigned)o->borders[0]);
+            return cls_refuse("options->borders[0] is %u; it must be 0", (unsigned)o->borders[0]);
         if (i > 0 && o->borders[i] <= o->borders[i - 1])
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "options->borders[%u] is %u, which is not above borders[%u], %u",
-                            (unsigned)i, (unsigned)o->borders[i], (unsigned)i - 1,
-                            (unsigned)o->borders[i - 1]);
+            return cls_refuse("options->borders[%u] is %u, which is not above borders[%u], %u",
+                              (unsigned)i, (unsigned)o->borders[i], (unsigned)i - 1,
+                              (unsigned)o->borders[i - 1]);
         if (i == o->shard_count && o->borders[i] != vocab)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "options->borders[%u], the last, is %u; it must be the sampler's "
-                            "vocabulary of %u",
-                            (unsigned)i, (unsigned)o->borders[i], (unsigned)vocab);
+            return cls_refuse("options->borders[%u], the last, is %u; it must be the sampler's "
+                              "vocabulary of %u",
+                              (unsigned)i, (unsigned)o->borders[i], (unsigned)vocab);
     }
     return CLS_OK;
 }
@@ -50,8 +45,7 @@ static cls_status allocate_shard(cls_shard *h, const cls_shard_options *o)
     const uint32_t n = o->shard_count, vocab = h->sampler->vocab;
     h->borders = malloc((n + 1) * sizeof *h->borders);
     if (h->borders == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u borders",
-                        (unsigned)n + 1);
+        return cls_no_memory("%u borders", (unsigned)n + 1);
     for (uint32_t i = 0; i <= n; i++) {
         h->borders[i] = o->borders != NULL ? o->borders[i] : default_border(vocab, n, i);
         if (i > 0 && h->borders[i] - h->borders[i - 1] > h->widest)
@@ -70,7 +64,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     cls_shard_options o;
     cls_shard_options_init(&o);
     if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+        return cls_refuse("sampler is NULL");
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && s->host != NULL)
         status = cls_refuse_call("the sampler has no device, which a shard needs");
@@ -86,7 +80,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
         return status;
     cls_shard *const h = calloc(1, sizeof *h);
     if (h == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard");
+        return cls_no_memory("a shard");
     h->sampler = s;
     status = allocate_shard(h, &o);
     if (status == CLS_OK)
@@ -103,7 +97,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
 cls_status cls_shard_create(cls_sampler *s, const cls_shard_options *options, cls_shard **out)
 {
     if (out == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+        return cls_refuse("out is NULL");
     *out = NULL;
     return CLS_GUARDED_CALL(s, create(s, options, out));
 }

@@ -43,9 +43,8 @@ static void close_step(cls_shard *h)
 
 static cls_status check_closed(const cls_shard *h)
 {
-    return h->open ? cls_refuse_call(
-                         "the shard has an open step: merge its exchanges to the end, or call "
-                         "cls_shard_abandon() first")
+    return h->open ? cls_refuse_call("the shard has an open step: merge its exchanges to the end, "
+                                     "or call cls_shard_abandon() first")
                    : CLS_OK;
 }
 
@@ -63,9 +62,8 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
     h->exchange = 1;
     h->protocol = cls_rows_decide(h);
     h->digest = cls_shard_step_digest(h);
-    h->sampler->refusal =
-        "the sampler's shard has an open step: merge its exchanges to the end, or "
-        "call cls_shard_abandon() first";
+    h->sampler->refusal = "the sampler's shard has an open step: merge its exchanges to the end, "
+                          "or call cls_shard_abandon() first";
     h->logits.values.buffer = NULL;
     const cls_status status = h->protocol == CLS_PROTOCOL_ROWS ? cls_rows_open(h, n_wait, wait)
                                                                : cls_gather_open(h, n_wait, wait);
@@ -89,7 +87,7 @@ cls_status cls_shard_sample(cls_shard *h, cl_command_queue queue, const cls_step
                             cl_uint n_wait, const cl_event *wait)
 {
     if (h == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
+        return cls_refuse("shard is NULL");
     return cls_sampler_lock(h->sampler) == CLS_OK
                ? cls_sampler_leave(h->sampler, sample_step(h, queue, step, n_wait, wait))
                : CLS_BAD_ARGUMENT;
@@ -101,9 +99,9 @@ static cls_status gather_step(cls_shard *h, cl_command_queue queue, uint32_t row
     cls_plan *const plan = &h->plan;
     cls_status status = check_closed(h);
     if (status == CLS_OK && logits == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "logits is NULL");
+        status = cls_refuse("logits is NULL");
     if (status == CLS_OK && rows < 1)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rows is 0; it must be at least 1");
+        status = cls_refuse("rows is 0; it must be at least 1");
     if (status != CLS_OK)
         return status;
     cls_plan_begin(plan, &cls_gather_operands);
@@ -118,7 +116,7 @@ cls_status cls_shard_gather(cls_shard *h, cl_command_queue queue, uint32_t rows,
                             const cls_logits *logits, cl_uint n_wait, const cl_event *wait)
 {
     if (h == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
+        return cls_refuse("shard is NULL");
     return cls_sampler_lock(h->sampler) == CLS_OK
                ? cls_sampler_leave(h->sampler, gather_step(h, queue, rows, logits, n_wait, wait))
                : CLS_BAD_ARGUMENT;
@@ -184,10 +182,7 @@ static cls_status partial(cls_shard *h, const void **out, size_t *size)
 cls_status cls_shard_partial(cls_shard *h, const void **out, size_t *size)
 {
     if (h == NULL || out == NULL || size == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
-                        h == NULL     ? "shard"
-                        : out == NULL ? "partial"
-                                      : "size");
+        return cls_refuse("%s is NULL", h == NULL ? "shard" : out == NULL ? "partial" : "size");
     *out = NULL;
     *size = 0;
     return cls_sampler_lock(h->sampler) == CLS_OK
@@ -202,8 +197,7 @@ static cls_status end_gather(cls_shard *h, cl_event *done)
     if (done == NULL)
         return CLS_OK;
     const cl_int code = clEnqueueMarkerWithWaitList(h->queue, 0, NULL, done);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue a marker");
+    return cls_opencl_status(code, "cannot enqueue a marker");
 }
 
 /* Merges rows of logits, which ends the step. */
@@ -249,10 +243,9 @@ cls_status cls_shard_merge(cls_shard *h, const void *partials, size_t size, int 
     if (done != NULL)
         *done = NULL;
     if (h == NULL || partials == NULL || more == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
-                        h == NULL          ? "shard"
-                        : partials == NULL ? "partials"
-                                           : "more");
+        return cls_refuse("%s is NULL", h == NULL          ? "shard"
+                                        : partials == NULL ? "partials"
+                                                           : "more");
     *more = 0;
     return cls_sampler_lock(h->sampler) == CLS_OK
                ? cls_sampler_leave(h->sampler, merge(h, partials, size, more, done))
@@ -266,34 +259,30 @@ static cls_status check_all(cls_shard *const *shards, uint32_t n)
 {
     char also[CLS_SHORTLISTS_SIZE];
     if (shards == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shards is NULL");
+        return cls_refuse("shards is NULL");
     for (uint32_t i = 0; i < n; i++) {
         const cls_shard *const h = shards[i];
         if (h == NULL)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shards[%u] is NULL", (unsigned)i);
+            return cls_refuse("shards[%u] is NULL", (unsigned)i);
         if (!h->open)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shards[%u] has no open step",
-                            (unsigned)i);
+            return cls_refuse("shards[%u] has no open step", (unsigned)i);
         if (h->shards != n || h->shard != i)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "shards[%u] is shard %u of %u, but %u of %u is expected there",
-                            (unsigned)i, (unsigned)h->shard, (unsigned)h->shards, (unsigned)i,
-                            (unsigned)n);
+            return cls_refuse("shards[%u] is shard %u of %u, but %u of %u is expected there",
+                              (unsigned)i, (unsigned)h->shard, (unsigned)h->shards, (unsigned)i,
+                              (unsigned)n);
         cls_shortlists_describe(also, h->sampler->context->shape.shortlist,
                                 shards[0]->sampler->context->shape.shortlist);
         if (h->digest != shards[0]->digest || h->exchange != shards[0]->exchange ||
             h->completed != shards[0]->completed)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "shards[%u] has another step open than shards[0]: other borders, "
-                            "parameters, slots, maps, outputs or exchange%s",
-                            (unsigned)i, also);
+            return cls_refuse("shards[%u] has another step open than shards[0]: other borders, "
+                              "parameters, slots, maps, outputs or exchange%s",
+                              (unsigned)i, also);
         if (h->sampler->context->cl != shards[0]->sampler->context->cl)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "shards[%u] is in another OpenCL context than shards[0]: use "
-                            "cls_shard_partial() and cls_shard_merge()",
-                            (unsigned)i);
+            return cls_refuse("shards[%u] is in another OpenCL context than shards[0]: use "
+                              "cls_shard_partial() and cls_shard_merge()",
+                              (unsigned)i);
     }
-    return n != 0 ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n is 0");
+    return n != 0 ? CLS_OK : cls_refuse("n is 0");
 }
 
 /* Merges one exchange of all shards through the host. */
@@ -303,8 +292,7 @@ static cls_status merge_by_host(cls_shard *const *shards, uint32_t n, int *more,
     unsigned char *const all = malloc(n * one);
     cls_status status = CLS_OK;
     if (all == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                        "out of host memory for %zu bytes of partials", n * one);
+        return cls_no_memory("%zu bytes of partials", n * one);
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         const void *partial;
         size_t size;
@@ -373,7 +361,7 @@ cls_status cls_shard_merge_all(cls_shard *const *shards, uint32_t n, cl_event *d
 cls_status cls_shard_abandon(cls_shard *h)
 {
     if (h == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
+        return cls_refuse("shard is NULL");
     if (h->open)
         close_step(h);
     return CLS_OK;
@@ -382,11 +370,10 @@ cls_status cls_shard_abandon(cls_shard *h)
 cls_status cls_shard_logits(const cls_shard *h, cls_logits *logits)
 {
     if (h == NULL || logits == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", h == NULL ? "shard" : "logits");
+        return cls_refuse("%s is NULL", h == NULL ? "shard" : "logits");
     if (h->logits.values.buffer == NULL)
-        return cls_refuse_call(
-            "the shard has no gathered logits: complete a cls_shard_gather() first, "
-            "and use them before the next step is opened");
+        return cls_refuse_call("the shard has no gathered logits: complete a cls_shard_gather() "
+                               "first, and use them before the next step is opened");
     *logits = h->logits;
     return CLS_OK;
 }

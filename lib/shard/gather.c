@@ -44,8 +44,7 @@ cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
                                                 h->partial.data, n_wait, wait, &h->ready);
     if (code == CL_SUCCESS)
         code = clFlush(h->queue);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the shard's logits");
+    return cls_opencl_status(code, "cannot read the shard's logits");
 }
 
 cls_status cls_gather_merge(cls_shard *h, const void *partials)

@@ -74,8 +74,7 @@ cls_status cls_partial_reserve(cls_shard *h, size_t body)
     if (h->partial.size < size) {
         void *const larger = realloc(h->partial.data, size);
         if (larger == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                            "out of host memory for a partial of %zu bytes", size);
+            return cls_no_memory("a partial of %zu bytes", size);
         h->partial.data = larger;
         h->partial.size = size;
     }
@@ -122,15 +121,13 @@ static cls_status check_step(const cls_shard *h, uint32_t i, const void *partial
     char also[CLS_SHORTLISTS_SIZE];
     memcpy(&p, partial, sizeof p);
     if (p.magic != MAGIC)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "partial %u is not a partial of this library, or its host has another "
-                        "byte order",
-                        (unsigned)i);
+        return cls_refuse(
+            "partial %u is not a partial of this library, or its host has another byte order",
+            (unsigned)i);
     if (p.version != FORMAT)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "partial %u has the format %u, and this library knows %u: all shards need "
-                        "the same version",
-                        (unsigned)i, (unsigned)p.version, FORMAT);
+        return cls_refuse("partial %u has the format %u, and this library knows %u: all shards "
+                          "need the same version",
+                          (unsigned)i, (unsigned)p.version, FORMAT);
     const struct {
         const char *what;
         uint64_t is, should;
@@ -148,19 +145,17 @@ static cls_status check_step(const cls_shard *h, uint32_t i, const void *partial
             char what[160];
             snprintf(what, sizeof what, fields[k].what, (unsigned long long)fields[k].is,
                      (unsigned long long)fields[k].should);
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "partial %u is %s", (unsigned)i, what);
+            return cls_refuse("partial %u is %s", (unsigned)i, what);
         }
     cls_shortlists_describe(also, p.shortlist, h->sampler->context->shape.shortlist);
     if (p.protocol != h->protocol)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "partial %u is of kind %u, not %u: other parameters or outputs%s",
-                        (unsigned)i, (unsigned)p.protocol, (unsigned)h->protocol, also);
+        return cls_refuse("partial %u is of kind %u, not %u: other parameters or outputs%s",
+                          (unsigned)i, (unsigned)p.protocol, (unsigned)h->protocol, also);
     return p.digest == h->digest
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "partial %u is of a step with other borders, parameters, slots, maps or "
-                          "outputs than this shard's%s",
-                          (unsigned)i, also);
+               : cls_refuse("partial %u is of a step with other borders, parameters, slots, maps "
+                            "or outputs than this shard's%s",
+                            (unsigned)i, also);
 }
 
 static cls_status check_bytes(const cls_shard *h, uint32_t i, const void *partial)
@@ -168,9 +163,8 @@ static cls_status check_bytes(const cls_shard *h, uint32_t i, const void *partia
     cls_partial_header p;
     memcpy(&p, partial, sizeof p);
     if (p.size != h->partial.used || p.checksum != checksum(&p, cls_partial_body(partial)))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "partial %u is damaged: its checksum does not match its bytes",
-                        (unsigned)i);
+        return cls_refuse("partial %u is damaged: its checksum does not match its bytes",
+                          (unsigned)i);
     return CLS_OK;
 }
 
@@ -182,9 +176,8 @@ cls_status cls_partials_check(const cls_shard *h, const void *partials, size_t s
     for (uint32_t i = 0; i < h->shards && i * one + header <= size && status == CLS_OK; i++)
         status = check_step(h, i, (const char *)partials + i * one);
     if (status == CLS_OK && size != h->shards * one)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "size is %zu, but %u partials of %zu bytes are %zu", size,
-                          (unsigned)h->shards, one, h->shards * one);
+        status = cls_refuse("size is %zu, but %u partials of %zu bytes are %zu", size,
+                            (unsigned)h->shards, one, h->shards * one);
     for (uint32_t i = 0; i < h->shards && status == CLS_OK; i++)
         status = check_bytes(h, i, (const char *)partials + i * one);
     return status;

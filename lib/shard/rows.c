@@ -93,8 +93,7 @@ cls_status cls_rows_create(cls_shard *h)
         missing |= staging->data == NULL;
     }
     if (missing)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard of %u rows",
-                        (unsigned)s->max_rows);
+        return cls_no_memory("a shard of %u rows", (unsigned)s->max_rows);
     list_fixed(h, all);
     for (int i = 0; i < FIXED; i++) {
         code = CL_INVALID_BUFFER_SIZE;
@@ -107,9 +106,7 @@ cls_status cls_rows_create(cls_shard *h)
                             (unsigned long long)all[i].bytes);
     }
     code = fill(h, all);
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot write a shard's memory on the device");
+    return cls_opencl_status(code, "cannot write a shard's memory on the device");
 }
 
 void cls_rows_finish(cls_shard *h, cl_command_queue queue)
@@ -221,10 +218,9 @@ static cls_status reserve(cls_shard *h)
     const uint64_t words = cls_rows_place(h),
                    size = (words + CLS_PARTIAL_HEADER_WORDS) * sizeof(uint32_t);
     if (size / sizeof(uint32_t) > UINT32_MAX || size > SIZE_MAX)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "step->rows is %u: a shard's partial of so many rows has %llu bytes, which "
-                        "is too many; sample fewer rows in a step",
-                        (unsigned)h->plan.step.rows, (unsigned long long)size);
+        return cls_refuse("step->rows is %u: a shard's partial of so many rows has %llu bytes, "
+                          "which is too many; sample fewer rows in a step",
+                          (unsigned)h->plan.step.rows, (unsigned long long)size);
     const size_t body = (size_t)words * sizeof(uint32_t);
     cls_status status = cls_partial_reserve(h, body);
     if (status == CLS_OK)
@@ -291,8 +287,7 @@ static cls_status store_partials(cls_shard *h, const void *partials)
     if (h->merging.size < size) {
         void *const larger = realloc(h->merging.data, size);
         if (larger == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                            "out of host memory for %zu bytes of partials", size);
+            return cls_no_memory("%zu bytes of partials", size);
         h->merging.data = larger;
         h->merging.size = size;
     }
@@ -308,11 +303,10 @@ static cls_status check_states(const cls_shard *h, uint32_t row, uint32_t i)
     return cls_partial_words(h, h->merging.data, i)[at] ==
                    cls_partial_words(h, h->merging.data, 0)[at]
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "partial %u: the request of row %u is in another state than on shard 0 "
-                          "(position, output or adaptive state): slot calls must be the same on "
-                          "all shards",
-                          (unsigned)i, (unsigned)row);
+               : cls_refuse("partial %u: the request of row %u is in another state than on shard 0 "
+                            "(position, output or adaptive state): slot calls must be the same on "
+                            "all shards",
+                            (unsigned)i, (unsigned)row);
 }
 
 /* Fails if a section names tokens that its shard does not have, or more than it can have. The
@@ -331,10 +325,9 @@ static cls_status check_section(const cls_shard *h, uint32_t row, uint32_t i)
     for (uint32_t e = 0; right && (r->sends & CLS_SENDS_COUNTS) && e < CLS_EDGES; e++)
         right = list[e * CLS_EDGE_WORDS] <= width;
     return right ? CLS_OK
-                 : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "partial %u: its section of row %u names tokens that shard %u does not "
-                            "have",
-                            (unsigned)i, (unsigned)row, (unsigned)i);
+                 : cls_refuse(
+                       "partial %u: its section of row %u names tokens that shard %u does not have",
+                       (unsigned)i, (unsigned)row, (unsigned)i);
 }
 
 static cls_status check_sections(const cls_shard *h)

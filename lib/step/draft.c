@@ -7,9 +7,9 @@ static cls_status check_lookup(const cls_draft_call *c, uint32_t vocab)
     if (c->k < 1 || c->k > CLS_MAX_DRAFTS)
         return cls_refuse("call->k is %u; it must be 1 to %d", (unsigned)c->k, CLS_MAX_DRAFTS);
     if (c->min_n < 1 || c->max_n < c->min_n || c->max_n > CLS_MAX_DRAFTS)
-        return cls_refuse("call->min_n is %u and call->max_n %u; they must be 1 to %d, and max_n "
-                          "at least min_n",
-                          (unsigned)c->min_n, (unsigned)c->max_n, CLS_MAX_DRAFTS);
+        return cls_refuse(
+            "call->min_n is %u and call->max_n %u; they must be 1 to %d, and max_n at least min_n",
+            (unsigned)c->min_n, (unsigned)c->max_n, CLS_MAX_DRAFTS);
     return c->fill == -1 || (c->fill >= 0 && (uint32_t)c->fill < vocab)
                ? CLS_OK
                : cls_refuse("call->fill is %d; it must be -1 or a token of the vocabulary of %u",
@@ -63,9 +63,8 @@ static cls_status read_lookup(const void *callers, cls_plan *plan)
 static cls_status finish_lookup(cls_sampler *s, cls_plan *plan)
 {
     if (s->history == 0)
-        return cls_refuse_call(
-            "the sampler was created with options->max_history of 0: there is no "
-            "text to look drafts up in");
+        return cls_refuse_call("the sampler was created with options->max_history of 0: there is "
+                               "no text to look drafts up in");
     return cls_row_slots_check(s, &plan->draft.slots, plan->step.rows, 1, plan);
 }
 

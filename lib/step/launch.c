@@ -58,12 +58,12 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_
                                  enum cls_arg_set arg_set)
 {
     cls_buffers *const b = &plan->buffers;
-    const int raw = is_raw(arg_set);
+    const int raw = is_raw(arg_set), apart = raw && !(plan->has & CLS_RAW_MASS);
     b->args = s->arg_buffers[arg_set].buffer;
     b->values = s->context->shape.by_value ? &s->arg_buffers[arg_set].written : NULL;
-    b->tile_key = plan->survey != NULL ? plan->survey[0] : raw ? s->raw_key : s->tile_key;
-    b->tile_mass = plan->survey != NULL ? plan->survey[1] : raw ? s->raw_mass : s->tile_mass;
-    b->tile_flags = plan->survey != NULL ? plan->survey[2] : raw ? s->raw_flags : s->tile_flags;
+    b->tile_key = plan->survey != NULL ? plan->survey[0] : apart ? s->raw_key : s->tile_key;
+    b->tile_mass = plan->survey != NULL ? plan->survey[1] : apart ? s->raw_mass : s->tile_mass;
+    b->tile_flags = plan->survey != NULL ? plan->survey[2] : apart ? s->raw_flags : s->tile_flags;
     /* Raw rows need nothing but the places that a verification reports to. */
     const uint32_t needs = !raw                  ? plan->needs
                            : which == CLS_REPORT ? plan->needs & CLS_FEATURE_VERIFY
@@ -145,7 +145,7 @@ cl_int cls_report_launch(cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int k = cls_report_kinds(plan);
     cl_int code = CL_SUCCESS;
-    if (k & CLS_REPORT_OF_RAW)
+    if ((k & CLS_REPORT_OF_RAW) && !(plan->has & CLS_RAW_MASS))
         code = cls_step_launch(plan, c, CLS_SURVEY, CLS_ARG_SET_RAW, NULL);
     if (code == CL_SUCCESS && (k & CLS_REPORT_OF_RAW))
         code = cls_step_launch(plan, c, CLS_REPORT, CLS_ARG_SET_RAW,

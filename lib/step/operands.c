@@ -203,7 +203,7 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
 static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t needs)
 {
     char names[CLS_FEATURE_NAMES];
-    uint32_t missing = needs & ~s->features & ~CLS_NEED_MIXED;
+    uint32_t missing = needs & ~s->features & ~CLS_NEEDS_OF_REQUESTS;
     if (s->host != NULL) /* nothing is compiled for the host */
         return CLS_OK;
     for (uint32_t i = 0; i < plan->n_present; i++) {
@@ -218,10 +218,9 @@ static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t 
     if (status != CLS_OK)
         return status;
     cls_features_name(names, missing);
-    return cls_refuse_call(
-        "the sampler is not compiled for what the call needs: create it with %s in "
-        "options->features",
-        names);
+    return cls_refuse_call("the sampler is not compiled for what the call needs: create it with %s "
+                           "in options->features",
+                           names);
 }
 
 /* Returns CLS_WIDE if each row of logits certainly starts at a multiple of 16 bytes, and kernels

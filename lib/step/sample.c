@@ -61,8 +61,18 @@ cl_int cls_step_draw(cls_plan *plan, cls_commands *c, cl_event *done)
     return code;
 }
 
+/* Returns CLS_RAW_MASS if the raw rows need no survey of their own. */
+static uint32_t raw_mass(const cls_plan *plan)
+{
+    const uint32_t differs = CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK |
+                             CLS_FEATURE_BIAS | CLS_FEATURE_FORCED | CLS_FEATURE_WATERMARK |
+                             CLS_NEED_SCALED;
+    return cls_report_of_raw(plan) && !(plan->needs & differs) ? CLS_RAW_MASS : 0;
+}
+
 static cl_int launch_step(cls_plan *plan, cls_commands *c, cl_event *done)
 {
+    plan->has |= raw_mass(plan);
     cl_int code = cls_step_write_args(plan, c);
     if (code == CL_SUCCESS && plan->prepare)
         code = cls_step_launch(plan, c, CLS_PREPARE, plan->arg_set, NULL);
@@ -172,6 +182,5 @@ cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *ro
     const cl_int code = clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
                                             s->last_event != NULL ? 1 : 0,
                                             s->last_event != NULL ? &s->last_event : NULL, NULL);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the row records");
+    return cls_opencl_status(code, "cannot read the row records");
 }

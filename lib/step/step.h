@@ -22,7 +22,7 @@ typedef struct cls_plan {
     };
     uint32_t has;             /* CLS_HAS_* and CLS_DEFER */
     uint32_t wants;           /* CLS_WANTS() of each output that has a buffer */
-    uint32_t needs;           /* cls_feature bits, CLS_NEED_LONG_LIST: of its rows and inputs */
+    uint32_t needs;           /* cls_feature and CLS_NEED bits: of its rows and inputs */
     uint32_t missing;         /* those of them that the sampler was not compiled for */
     enum cls_arg_set arg_set; /* CLS_ARG_SET_STEP or CLS_ARG_SET_VERIFY */
     int ordered;              /* 1 if the queue is in order */

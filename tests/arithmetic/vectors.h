@@ -27,8 +27,7 @@ static inline uint32_t bits_of(float x) { return (uint32_t)CLS_AS_I32(x); }
 int write_value(FILE *f, char **word, uint32_t n);
 
 /* Takes the next record of a row or of a list, of n words, and writes it, after the results of the
- * records before it. Returns 0 if the reference fails or if the record is wrong.
- * blocks.c */
+ * records before it. Returns 0 if the reference fails or if the record is wrong. blocks.c */
 int write_record(FILE *f, char **word, uint32_t n);
 
 #endif

@@ -171,10 +171,9 @@ START_TEST(kept)
 
     /* The name is copied. */
     char name[sizeof folder];
-    cls_context *context = NULL;
     snprintf(name, sizeof name, "%s", folder);
     o.cache_dir = name;
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     memset(name, 'x', sizeof name - 1);
     fake.no_compiler = 1;
     must(cls_context_compile(context, 0, 0));
@@ -265,9 +264,8 @@ START_TEST(write_one)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
-    cls_context *context = NULL;
     o.cache_dir = binaries_folder;
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     check_tokens(d, context);
     cls_context_destroy(context);
 }

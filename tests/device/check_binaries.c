@@ -48,7 +48,7 @@ void check_tokens(device *d, cls_context *context)
         p->top_p = row % 2 ? 0.9f : 1.0f;
         p->min_p = row % 4 == 1 ? 0.01f : 0.0f;
     }
-    batch_check(b, d, context, 0);
+    batch_check(b, d, context);
     batch_free(b);
 }
 
@@ -125,12 +125,11 @@ START_TEST(exported)
     device *const d = fixture_device(_i);
     const cls_context_options o = plain_options();
     cls_device_info queried = {.struct_size = sizeof queried};
-    cls_context *context = NULL;
     size_t size = 0, more, less;
     driver_reset();
     must(cls_device_query(d->id, &o, &queried));
     ck_assert_int_eq(cls_params_check(NULL, 10), CLS_BAD_ARGUMENT);
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     must_say("params");
     ck_assert_uint_eq(context_info(context).shortlist, queried.shortlist);
     ck_assert_uint_eq(context_info(context).work_group, queried.work_group);
@@ -162,7 +161,6 @@ START_TEST(taken)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = with_export(_i);
-    cls_context *context = NULL;
     size_t size = 0;
     driver_reset();
     expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "with a compiler");
@@ -170,7 +168,7 @@ START_TEST(taken)
     expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "without a compiler");
 
     /* Loaded programs can be exported and loaded again. */
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     must(cls_context_compile(context, 0, 0));
     must(cls_context_export(context, NULL, &size));
     uint8_t *const again = must_malloc(size);
@@ -219,10 +217,9 @@ START_TEST(of_others)
 
     /* Another type alone: its programs are not there, the others are. */
     cls_context_options typed = o;
-    cls_context *context = NULL;
     fake.no_compiler = 1;
     typed.dtypes = 1u << CLS_F16;
-    must(cls_context_create(d->context, d->id, &typed, &context));
+    cls_context *const context = new_context(d, &typed);
     must_fail(cls_context_compile(context, 0, 0), CLS_UNSUPPORTED_DEVICE, "has no compiler");
     ck_assert_uint_eq(fake.from_source, 0);
     cls_context_destroy(context);
@@ -372,7 +369,6 @@ START_TEST(refused_builds)
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
     cls_device_info queried = {.struct_size = sizeof queried};
-    cls_context *context = NULL;
     driver_reset();
     fake.max_built_group = 0;
     must(cls_device_query(d->id, &o, &queried));
@@ -398,7 +394,7 @@ START_TEST(refused_builds)
     fake.max_built_group = 1;
     fake.failing_kernel = "cls_self_test";
     fake.max_launched_group = UINT32_MAX;
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
     ck_assert_uint_eq(context_info(context).row_group, 2);
     fake.max_built_group = 0;
@@ -434,12 +430,11 @@ START_TEST(refused_options)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
-    cls_context *context = NULL;
     unsigned builds = 0;
     driver_reset();
     fake.nvidia = 1;
     o.max_work_group = 1;
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     must(cls_context_compile(context, 0, 0));
     for (int k = 0; k < (int)fake.builds; k++)
         if (strstr(build_of(k), " -cl-nv-maxrregcount=") != NULL) {
@@ -461,12 +456,11 @@ START_TEST(refused_launches)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
-    cls_context *context = NULL;
     driver_reset();
     o.max_work_group = 2;
     fake.max_built_group = UINT32_MAX;
     fake.exempt_kernel = "cls_slots"; /* whose proof comes first, and takes the others */
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     fake.builds = 0;
     must(cls_context_compile(context, 0, 0));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
@@ -499,12 +493,11 @@ START_TEST(kernels_limits)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
-    cls_context *context = NULL;
     driver_reset();
     fake.max_built_group = UINT32_MAX;
     fake.max_local_group = 1;
     o.max_local_mem_size = 65536;
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
     ck_assert_uint_eq(context_info(context).row_group, GROUP);
     ck_assert_uint_eq(context_info(context).local_mem_size, 65536);

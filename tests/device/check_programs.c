@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that a context, a sampler and a slot call compile the programs that they need and no
- * others, what is refused instead, that compiling ahead saves later compilation, and that
- * every variant of a kernel gives the same bits.
+ * others, what is refused instead, and that compiling ahead saves later compilation.
  *
  *     check_programs        exports the programs that compile quickly
  *     check_programs all    exports all of them, which PoCL compiles once more for it */
@@ -25,6 +24,7 @@ typedef struct progress {
     uint32_t calls, wrong;
     uint32_t next, count; /* of the call under way */
 } progress;
+static progress told; /* by the latest context */
 
 static void on_progress(void *user, const char *program, uint32_t done, uint32_t count)
 {
@@ -39,12 +39,12 @@ static void on_progress(void *user, const char *program, uint32_t done, uint32_t
     }
 }
 
-static void expect_progress(progress *t, const char *names)
+static void expect_progress(const char *names)
 {
-    ck_assert_msg(strcmp(t->names, names) == 0, "progress reported \"%s\", not \"%s\"", t->names,
-                  names);
-    ck_assert_uint_eq(t->wrong, 0);
-    memset(t, 0, sizeof *t);
+    ck_assert_msg(strcmp(told.names, names) == 0, "progress reported \"%s\", not \"%s\"",
+                  told.names, names);
+    ck_assert_uint_eq(told.wrong, 0);
+    told = (progress){.calls = 0};
 }
 
 /* The names of a context's programs, those of a type but float32 with its number. */
@@ -71,21 +71,19 @@ static void expect_programs(const cls_context *context, const char *names)
                   programs_of(context), names);
 }
 
-/* The same shape as in other tests, which is already compiled, but a separate context. */
-static cls_context *new_context(device *d, const cls_context_options *o)
-{
-    cls_context *context = NULL;
-    must(cls_context_create(d->context, d->id, o, &context));
-    return context;
-}
-
-static cls_context_options options_with(progress *t)
+static cls_context_options options(void)
 {
     cls_context_options o = default_context_options();
-    memset(t, 0, sizeof *t);
+    told = (progress){.calls = 0};
     o.progress = on_progress;
-    o.progress_user = t;
+    o.progress_user = &told;
     return o;
+}
+
+static cls_context *opened(device *d)
+{
+    const cls_context_options o = options();
+    return new_context(d, &o);
 }
 
 static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t features)
@@ -189,11 +187,9 @@ static cls_params params_of(wish w)
 START_TEST(by_need)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
     fake.builds = 0;
-    cls_context *const context = new_context(d, &o);
-    expect_progress(&t, "self-test");
+    cls_context *const context = opened(d);
+    expect_progress("self-test");
     expect_programs(context, "self-test");
     if (!has_groups(context))
         ck_assert_uint_eq(fake.builds, 1);
@@ -201,7 +197,7 @@ START_TEST(by_need)
         ck_assert_uint_ge(fake.builds, 2); /* and the test of groups */
     fake.builds = 0;
     subject s = subject_of(d, context, 0);
-    expect_progress(&t, "slots survey token-list");
+    expect_progress("slots survey token-list");
     expect_programs(context, "self-test slots survey token-list");
     ck_assert_uint_eq(fake.builds, 3);
     cls_params p = params_of(WISH_USUAL);
@@ -214,23 +210,23 @@ START_TEST(by_need)
 
     p = params_of(WISH_PENALTY);
     must(begin(&s, &p));
-    expect_progress(&t, "survey-row token-row");
+    expect_progress("survey-row token-row");
     steps(&s, 3, "a penalty");
     p = params_of(WISH_TOP_P);
     must(begin(&s, &p));
-    expect_progress(&t, "pass pass-row search search-row");
+    expect_progress("pass pass-row search search-row");
     steps(&s, 3, "top-p alone");
     p = params_of(WISH_NGRAM);
     must(begin(&s, &p));
-    expect_progress(&t, "prepare");
+    expect_progress("prepare");
     steps(&s, 3, "n-grams");
     p = params_of(WISH_TYPICAL);
     must(begin(&s, &p));
-    expect_progress(&t, "token-all search-all");
+    expect_progress("token-all search-all");
     steps(&s, 3, "typical");
     p = params_of(WISH_USUAL);
     must(cls_slot_params(s.sampler, 0, &p));
-    expect_progress(&t, "slots-state");
+    expect_progress("slots-state");
     p.position = s.b->params[0].position;
     s.b->params[0] = p;
     steps(&s, 3, "other parameters");
@@ -240,11 +236,9 @@ START_TEST(by_need)
     steps(&s, 2, "rolled back");
     must(cls_slot_reset(s.sampler, 1));
     must(cls_slot_append_prompt(s.sampler, 0, prompt, 2));
-    ck_assert_uint_eq(t.calls, 0);
-    expect_programs(
-        context,
-        "self-test slots slots-state prepare survey survey-row token-list token-row token-all pass "
-        "pass-row search search-row search-all");
+    ck_assert_uint_eq(told.calls, 0);
+    expect_programs(context, "self-test slots slots-state prepare survey survey-row token-list "
+                             "token-row token-all pass pass-row search search-row search-all");
     close_subject(&s);
 
     /* All that is there: another sampler compiles nothing, nor does a call ahead. */
@@ -254,7 +248,7 @@ START_TEST(by_need)
                  CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
                      CLS_FEATURE_STATE));
     must(cls_context_compile(context, 0, 0));
-    ck_assert_uint_eq(fake.builds + t.calls, 0);
+    ck_assert_uint_eq(fake.builds + told.calls, 0);
     close_subject(&s);
     cls_context_destroy(context);
 }
@@ -272,14 +266,12 @@ START_TEST(refused_late)
                   {WISH_TYPICAL, "CLS_FEATURE_SEARCH"},
                   {WISH_NGRAM, "CLS_FEATURE_HISTORY"}};
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     subject s = subject_of(d, context, 1);
     cls_params p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     steps(&s, 2, "usual");
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     for (size_t i = 0; i < sizeof all_of / sizeof all_of[0]; i++) {
         p = params_of(all_of[i].w);
         p.top_k = all_of[i].w == WISH_TYPICAL ? 0 : p.top_k;
@@ -295,7 +287,7 @@ START_TEST(refused_late)
     p = params_of(WISH_PENALTY);
     must(begin(&s, &p));
     steps(&s, 2, "a penalty, compiled for");
-    expect_progress(&t, "survey-row token-row");
+    expect_progress("survey-row token-row");
     p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     must_refuse(cls_slot_params(s.sampler, 0, &p), "CLS_FEATURE_STATE");
@@ -304,7 +296,7 @@ START_TEST(refused_late)
     must(cls_slot_rollback(s.sampler, 0, 0));
     must(cls_slot_append_prompt(s.sampler, 0, NULL, 0));
     steps(&s, 2, "after all refusals");
-    ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(told.calls, 0);
     expect_programs(context, "self-test slots survey survey-row token-list token-row");
     close_subject(&s);
     cls_context_destroy(context);
@@ -331,9 +323,7 @@ START_TEST(refused_steps)
     static const int32_t cu[] = {0, 1};
     static const cls_ints one = {.host = prompt};
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     subject s = subject_of(d, context, 0);
     s.step.outputs = &s.outputs;
     const cls_step good = s.step;
@@ -341,7 +331,7 @@ START_TEST(refused_steps)
     cls_params p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     steps(&s, 1, "usual");
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     const cl_mem out = buffer_of(d, VOCAB * 4, NULL);
     const uint32_t launches = cls_sampler_launches(s.sampler);
 #define REFUSED(call, name) \
@@ -399,7 +389,7 @@ START_TEST(refused_steps)
     logprobs.top.ids.buffer = out;
     REFUSED(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, &done), "CLS_FEATURE_LOGPROBS");
     steps(&s, 2, "after all refusals");
-    ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(told.calls, 0);
     ck_assert_uint_eq(cls_sampler_missing(s.sampler), 0);
     ck_assert_uint_eq(cls_sampler_missing(NULL), 0);
     /* What was missing can be compiled, and the call made again. */
@@ -419,13 +409,10 @@ START_TEST(single_features)
 {
     device *const d = fixture_device(_i);
     for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1) {
-        progress t;
         if (!(bit & CLS_FEATURES_ALL))
             continue;
-        cls_context_options o = options_with(&t);
-        cls_context *const context = new_context(d, &o);
+        cls_context *const context = opened(d);
         cls_sampler *sampler;
-        memset(&t, 0, sizeof t);
         cls_sampler_options so = sampler_options(301, 1);
         so.dtypes = 1u << CLS_F32;
         so.features = bit;
@@ -441,11 +428,10 @@ END_TEST
 START_TEST(bad_bits)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    cls_context_options o = options_with(&t);
+    cls_context_options o = options();
     cls_context *const context = new_context(d, &o), *none = NULL;
     cls_sampler *sampler = NULL;
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     cls_sampler_options so = sampler_options(100, 1);
     must_refuse(compile(context, 8, 0), "dtypes is 0x8");
     must_refuse(compile(context, 0, 1u << 18), "features is 0x40000");
@@ -466,7 +452,7 @@ START_TEST(bad_bits)
     ck_assert_int_eq(cls_context_program(NULL, 0, &info), CLS_BAD_ARGUMENT);
     ck_assert_int_eq(cls_context_program(context, 0, NULL), CLS_BAD_ARGUMENT);
     must_refuse(cls_context_program(context, 1, &info), "index is 1, but the context has 1");
-    ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(told.calls, 0);
     expect_programs(context, "self-test");
     cls_context_destroy(context);
 }
@@ -476,13 +462,11 @@ END_TEST
 START_TEST(program_infos)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     cls_program_info info = {.struct_size = sizeof info};
     must(compile(context, 1u << CLS_F32 | 1u << CLS_F16, 0));
     expect_programs(context, "self-test slots survey survey-1 token-list token-list-1");
-    expect_progress(&t, "self-test slots survey survey token-list token-list");
+    expect_progress("self-test slots survey survey token-list token-list");
     const cls_device_info device_info = context_info(context);
     for (uint32_t i = 0; i < 6; i++) {
         static const int32_t dtypes[] = {-1, -1, CLS_F32, CLS_F16, CLS_F32, CLS_F16};
@@ -522,8 +506,7 @@ START_TEST(build_logs)
     device *const d = fixture_device(_i);
     for (int stays = 0; stays < 2; stays++) {
         char log[4096];
-        progress t;
-        cls_context_options o = options_with(&t);
+        cls_context_options o = options();
         memset(log, 'x', sizeof log);
         o.build_log = log;
         o.build_log_size = sizeof log;
@@ -566,9 +549,7 @@ static void *compile_ahead(void *data)
 START_TEST(another_thread)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    const cls_context_options o = options_with(&t);
-    cls_context *const context = new_context(d, &o);
+    cls_context *const context = opened(d);
     subject s = subject_of(d, context, 0);
     ahead a = {.context = context,
                .features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
@@ -589,12 +570,12 @@ START_TEST(another_thread)
     ck_assert_int_eq(a.status, CLS_OK);
     steps(&s, 2, "afterwards");
     expect_programs(context, "self-test slots slots-state survey survey-row token-list token-row");
-    memset(&t, 0, sizeof t);
+    told = (progress){.calls = 0};
     fake.builds = 0;
     fixture_features(a.features);
     subject other = subject_of(d, context, 1);
     fixture_features(0);
-    ck_assert_uint_eq(fake.builds + t.calls, 0);
+    ck_assert_uint_eq(fake.builds + told.calls, 0);
     p = params_of(WISH_USUAL);
     must(begin(&other, &p));
     must(cls_slot_params(other.sampler, 0, &p));
@@ -608,14 +589,11 @@ END_TEST
 
 /* --------------------------------------------------------------------------- exports */
 
-static batch *some_batch(int level, int dtype, rng *r);
-
 /* What a context exports grows with its programs, and serves one without a compiler. */
 START_TEST(exports)
 {
     device *const d = fixture_device(_i);
-    progress t;
-    cls_context_options o = options_with(&t);
+    cls_context_options o = options();
     const int everything = all || !cls_binary_query_recompiles(d->id);
     const uint32_t features =
         everything ? CLS_FEATURES_ALL : CLS_FEATURE_SHORTLIST | CLS_FEATURE_ACCEPT;
@@ -647,12 +625,13 @@ START_TEST(exports)
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
         ck_assert_msg(info.origin == CLS_ORIGIN_BINARY, "%s is of origin %u", info.name,
                       info.origin);
-    rng r = {fixture_seed() + 3};
-    for (int level = 0; level < (everything ? 6 : 2); level++) {
-        batch *const b = some_batch(level, CLS_F32, &r);
-        batch_check(b, d, context, everything && level % 2);
-        batch_free(b);
+    subject s = subject_of(d, context, 0);
+    for (int w = WISH_USUAL; w < (everything ? WISHES : WISH_USUAL + 1); w++) {
+        const cls_params p = params_of((wish)w);
+        must(begin(&s, &p));
+        steps(&s, 3, "from a binary");
     }
+    close_subject(&s);
     must_fail(compile(context, 1u << CLS_BF16, 0), CLS_UNSUPPORTED_DEVICE, "has no compiler");
     expect_programs(context, before);
     fake.no_compiler = 0;
@@ -848,218 +827,38 @@ START_TEST(what_samplers_have)
 }
 END_TEST
 
-/* -------------------------------------------------- each variant against each other */
+/* ------------------------------------------------------------------- small lists */
 
-enum { LEVELS = 8, BATCH = 6, TOP = 4, CANDIDATES = 9 };
-
-/* Rows that need more and more: nothing, lists, a search, penalties, masks and
- * biases, all samplers, histories, all of it with forced ids. */
-static batch *some_batch(int level, int dtype, rng *r)
+/* The usual shape as on a device with little local memory. On a device of groups of one item the
+ * variant is forced, since PoCL takes many minutes to compile such programs for larger groups. */
+static cls_context *little(device *d)
 {
-    const uint32_t vocab = 1025 + rng_below(r, 2000);
-    batch *const b = batch_new(BATCH, vocab, dtype, 0, 0);
-    b->history = 60;
-    if (level >= 5)
-        batch_random(b, r);
-    for (uint32_t row = 0; row < BATCH && level < 5; row++) {
-        cls_params *const p = &b->params[row];
-        batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
-        p->temperature = row == 0 ? 0.0f : 0.25f * (float)(1 + rng_below(r, 6));
-        if (level == 0)
-            continue;
-        if (level != 2 || row % 2)
-            p->top_k = 1 + (int32_t)rng_below(r, 100);
-        p->min_p = rng_below(r, 3) ? 0.0f : 0.02f;
-        p->top_p = level == 2 || rng_below(r, 2) ? 0.85f : 1.0f;
-        if (level != 3)
-            continue;
-        p->repetition_penalty = 1.25f;
-        p->presence_penalty = 0.5f;
-    }
-    b->forces = level == 7;
-    if (level >= 6)
-        batch_requests(b, r);
-    if (level == 4 || level == 7) {
-        batch_mask(b, r, 50, 0);
-        batch_bias(b, r, (int)rng_below(r, 3));
-    }
-    return b;
+    cls_context_options o = default_context_options();
+    o.dtypes = 1u << CLS_F32;
+    o.max_local_mem_size = 32768;
+    cls_context *const context = fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
+    cls_test_small_lists = context->shape.row_group == 1;
+    ck_assert(cls_shape_wants_small_lists(&context->shape));
+    return context;
 }
 
-/* All outputs of a step. */
-typedef struct observed {
-    uint32_t needs;
-    cls_variant_set ran;
-    int32_t token[BATCH], status[BATCH];
-    cls_row row[BATCH];
-    uint32_t *words;
-    size_t size;
-} observed;
-
-static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
+/* The programs that such a context has, and their local memory. The list's entries take 24 bytes
+ * each. */
+START_TEST(small_lists)
 {
-    const cls_buffer b = {.buffer = buffer, .offset = *at};
-    *at += words * sizeof(uint32_t);
-    return b;
-}
-
-/* Runs a step of a batch with some variants forced. wants: which outputs are requested, 0 to 2. */
-static observed observe(device *d, cls_context *context, batch *b, int search, int wants,
-                        cls_variant_set forced)
-{
-    observed is = {.size = (size_t)BATCH * (9 + 2 * TOP + 5 * CANDIDATES + 2 * b->vocab) *
-                           sizeof(uint32_t)};
-    size_t at = 0;
-    client s;
-    client_open(&s, b, d, context, 1);
-    const cl_mem out = buffer_of(d, is.size, NULL);
-    cls_outputs *const outputs = &s.outputs;
-    must(cls_compile(context, 1u << b->dtype, forced)); /* samplers have not all of them */
-    must(cls_sampler_add_kernels(s.sampler, b->dtype, forced));
-    cls_sampler_force_search(s.sampler, search);
-    client_only(&s, forced);
-    outputs->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
-    if (wants != 0) {
-        outputs->logprobs = room(out, &at, BATCH);
-        outputs->ranks = room(out, &at, BATCH);
-        outputs->entropy = room(out, &at, BATCH);
-        outputs->kept.counts = room(out, &at, BATCH);
-        outputs->kept_mass = room(out, &at, BATCH);
-        outputs->top.count = TOP;
-        outputs->top.ids = room(out, &at, BATCH * TOP);
-        outputs->top.logprobs = room(out, &at, BATCH * TOP);
-        outputs->kept.count = CANDIDATES;
-        outputs->kept.ids = room(out, &at, BATCH * CANDIDATES);
-        outputs->kept.logits = room(out, &at, BATCH * CANDIDATES);
-        outputs->kept.probs = room(out, &at, BATCH * CANDIDATES);
-        outputs->probs = room(out, &at, (size_t)BATCH * b->vocab);
-        outputs->final_logits = room(out, &at, (size_t)BATCH * b->vocab);
-        outputs->kept_set.capacity = CANDIDATES;
-        outputs->kept_set.ids = room(out, &at, BATCH * CANDIDATES);
-        outputs->kept_set.counts = room(out, &at, BATCH);
-    }
-    is.needs = (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
-    for (uint32_t i = 0; i < s.sampler->slots; i++)
-        is.needs |= cls_features_of_slot(&s.sampler->request[i].slot);
-    client_step(&s, d->queue, 0, 0, NULL, NULL);
-    client_tokens(&s, 0);
-    must(cls_sampler_trace(s.sampler, d->queue, is.row, BATCH));
-    memcpy(is.token, b->token, sizeof is.token);
-    memcpy(is.status, b->status, sizeof is.status);
-    is.ran = s.sampler->launched_variants;
-    is.words = malloc(is.size);
-    ck_assert(is.words != NULL && at <= is.size);
-    buffer_read(d, out, is.size, is.words);
-    clReleaseMemObject(out);
-    client_close(&s);
-    return is;
-}
-
-static void expect_same(const observed *is, const observed *wanted, const batch *b,
-                        const char *what)
-{
-    for (uint32_t row = 0; row < BATCH; row++) {
-        const cls_row *const x = &is->row[row], *const y = &wanted->row[row];
-        ck_assert_msg(is->token[row] == wanted->token[row] &&
-                          is->status[row] == wanted->status[row],
-                      "%s: %s: token %d, status %d, not %d, %d", what, batch_words(b, row),
-                      is->token[row], is->status[row], wanted->token[row], wanted->status[row]);
-        if (b->params[row].temperature < 1e-5f || wanted->token[row] < 0)
-            continue;
-        ck_assert_msg(
-            x->mass == y->mass && x->drawn == y->drawn && x->max_key == y->max_key &&
-                x->top_key == y->top_key && x->cut_key == y->cut_key && x->cut_id == y->cut_id,
-            "%s: %s: mass %llu, drawn %llu, cut %d, %d, not %llu, %llu, %d, %d", what,
-            batch_words(b, row), (unsigned long long)x->mass, (unsigned long long)x->drawn,
-            x->cut_key, x->cut_id, (unsigned long long)y->mass, (unsigned long long)y->drawn,
-            y->cut_key, y->cut_id);
-    }
-    for (size_t i = 0; i < is->size / sizeof(uint32_t); i++)
-        ck_assert_msg(is->words[i] == wanted->words[i],
-                      "%s: word %zu of the outputs is 0x%08x, not 0x%08x", what, i, is->words[i],
-                      wanted->words[i]);
-}
-
-/* Checks that the launched variants can compute the step. */
-static void expect_serving(const observed *s, int raw, cls_variant_set attached, const char *what)
-{
-    for (int v = CLS_SURVEY_0; v < CLS_VARIANTS; v++) {
-        if (!(s->ran >> v & 1u))
-            continue;
-        const enum cls_kernel k = cls_variants[v].kernel;
-        const int of_raw = raw && (k == CLS_SURVEY || k == CLS_REPORT || k == CLS_DISTRIBUTION);
-        ck_assert_msg(of_raw || (s->needs & left_out(v)) == 0, "%s: %s was launched for 0x%x", what,
-                      cls_variants[v].name, s->needs);
-        for (int w = 0; w < v && !of_raw; w++)
-            ck_assert_msg(cls_variants[w].kernel != k || !(attached >> w & 1u) ||
-                              (s->needs & left_out(w)) != 0,
-                          "%s: %s was launched for 0x%x; %s would do", what, cls_variants[v].name,
-                          s->needs, cls_variants[w].name);
-    }
-}
-
-START_TEST(forced)
-{
-    static const char *const types[] = {"f32", "f16", "bf16"};
     device *const d = fixture_device(_i);
-    cls_context *const context = fixture_context(d, 0, 0, 0, 0);
-    rng r = {fixture_seed() + 200};
-    uint32_t runs = 0, of[CLS_VARIANTS] = {0};
-    cls_variant_set there = cls_variants_of(CLS_FEATURES_ALL);
-    const cls_device_info info = context_info(context);
-    if (!cls_shape_wants_small_lists(&context->shape)) { /* check_small_list has such a device */
-        there &= ~CLS_VARIANT_BIT(CLS_TOKEN_SMALL);
-        of[CLS_TOKEN_SMALL] = 1;
-    }
-    fixture_features(CLS_FEATURES_ALL);
-    for (uint32_t i = 0;
-         i < fixture_by_size(1, 2, 3) * LEVELS * fixture_by_size(1, CLS_DTYPES, CLS_DTYPES); i++) {
-        const int level = (int)(i % LEVELS), dtype = (int)(i / LEVELS % CLS_DTYPES),
-                  search = level > 0 && i % 3 == 1;
-        const int wants = (int)((i + i / LEVELS) % 3);
-        batch *const b = some_batch(level, dtype, &r);
-        char what[300];
-        snprintf(what, sizeof what, "%s, %s, level %d%s", d->name, types[dtype], level,
-                 search ? ", search" : "");
-        b->shortlist = info.shortlist;
-        batch_check(b, d, context, search);
-        observed wanted = observe(d, context, b, search, wants, 0);
-        expect_serving(&wanted, wants == 1, there, what);
-        for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
-            int is_other = 0; /* its kernel was launched, in another variant */
-            for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
-                is_other |= w != v && cls_variants[w].kernel == cls_variants[v].kernel &&
-                            (wanted.ran >> w & 1u);
-            /* A window's tokens are counted again by the larger kernel of slots. */
-            if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0 ||
-                (v == CLS_TOKEN_SMALL && !(there >> v & 1u)))
-                continue;
-            observed is = observe(d, context, b, search, wants, CLS_VARIANT_BIT(v));
-            snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,
-                     search ? ", search" : "", cls_variants[v].name);
-            ck_assert_msg(is.ran >> v & 1u, "%s: it was not launched", what);
-            for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
-                ck_assert_msg(w == v || cls_variants[w].kernel != cls_variants[v].kernel ||
-                                  !(is.ran >> w & 1u),
-                              "%s: %s was, too", what, cls_variants[w].name);
-            expect_same(&is, &wanted, b, what);
-            free(is.words);
-            of[v]++;
-            runs++;
-        }
-        for (int v = 0; v < CLS_VARIANTS; v++)
-            of[v] += (uint32_t)(wanted.ran >> v & 1u);
-        free(wanted.words);
-        batch_free(b);
-    }
-    fixture_features(0);
-    printf("%s: %u steps, each as by the leanest variants\n", d->name, runs);
-    for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++)
-        ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_RESIDUAL ||
-                          cls_variants[v].kernel == CLS_ACCEPT ||
-                          cls_variants[v].kernel == CLS_WATERMARK ||
-                          cls_variants[v].kernel == CLS_FORCE, /* no row is forced here */
-                      "%s was never launched", cls_variants[v].name);
+    cls_context *const context = little(d);
+    cls_program_info info = {.struct_size = sizeof info};
+    uint64_t local[2] = {0, 0};
+    must(cls_context_compile(context, 0, 0));
+    for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
+        for (int k = 0; k < 2; k++)
+            if (strcmp(info.name, k ? "token-list" : "token-small") == 0)
+                local[k] = info.local_mem_size;
+    printf("%s: local memory of token-small: %llu, of token-list: %llu bytes\n", d->name,
+           (unsigned long long)local[0], (unsigned long long)local[1]);
+    ck_assert_uint_gt(local[0], 0);
+    ck_assert_uint_ge(local[1] - local[0], 24 * (context->shape.shortlist - CLS_SMALL_LIST));
 }
 END_TEST
 
@@ -1079,6 +878,6 @@ int main(int argc, char **argv)
     add_device_test(build_logs);
     add_device_test(another_thread);
     add_device_test(exports);
-    add_device_test(forced);
+    add_device_test(small_lists);
     return fixture_end();
 }

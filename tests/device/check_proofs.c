@@ -217,11 +217,10 @@ START_TEST(search_after_adjustments)
     const uint32_t second = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 8, 8); i++) {
-        cls_context *context;
         cls_context_options o = default_context_options();
         o.cache_dir = getenv("CLS_TEST_PROGRAMS");
         o.cache_always = 1;
-        must(cls_context_create(d->context, d->id, &o, &context));
+        cls_context *const context = new_context(d, &o);
         cls_sampler *const a = sampler_with(context, CLS_FEATURE_SHORTLIST | first[i / 2]);
         if (i % 2) {
             must(cls_context_compile(context, 1u << CLS_F32, second));

@@ -236,11 +236,10 @@ START_TEST(in_use_refused)
 {
     device *const d = fixture_device(_i);
     nested n = {NULL, d->queue, 0};
-    cls_context *context;
     cls_context_options c = default_context_options();
     c.progress = call_again;
     c.progress_user = &n;
-    must(cls_context_create(d->context, d->id, &c, &context));
+    cls_context *const context = new_context(d, &c);
     cls_sampler_options o = sampler_options(100, 1);
     cls_sampler *sampler;
     const uint32_t features = cls_test_features;

@@ -5,8 +5,7 @@
  *     tests/device/check_selftest --write >lib/selftest/known.c    # new known answers
  *     tests/device/check_selftest --print                          # its report of each device
  *     tests/device/check_selftest --time                           # the same, with times
- *     tests/device/check_selftest --no-proof                       # the same as --print, of
- * programs # that a proof would refuse */
+ *     tests/device/check_selftest --no-proof    # --print, of programs that a proof would refuse */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

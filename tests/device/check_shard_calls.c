@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that slot calls between the steps of shards, the same on all of them, give the tokens of
- * an unsharded sampler with the same calls; that a slot that was saved on one shard continues on
- * the shards of another split and without shards; and that shards whose slots differ are refused
- * before anything is accepted. */
+/* Proves that a slot that was saved on one shard continues on the shards of another split and
+ * without shards, and that shards whose slots differ are refused before anything is accepted. Texts
+ * make slot calls between the steps of shards. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "twin.h"
 
-enum { PROMPT = 6, MOST_STATE = 1 << 20 };
+enum { MOST_STATE = 1 << 20 };
 
 /* Makes a row of each kind of parameters, whose requests have penalties, biases and stop ids. */
 static batch *requests_batch(uint32_t vocab, rng *r)
@@ -24,138 +23,6 @@ static batch *requests_batch(uint32_t vocab, rng *r)
     batch_requests(b, r);
     return b;
 }
-
-/* ------------------------------------------------------------------- slot calls */
-
-/* A twin whose rows move between slots. */
-typedef struct calls {
-    twin t;
-    int32_t *slots; /* [rows]; the first half of the slots may hold a row, or the second */
-    uint32_t stopped, ended, tokens; /* rows so far */
-} calls;
-
-/* Saves a row's slot on each side, loads the bytes of one side into the row's other slot on all
- * sides, and continues there. */
-static void save_and_load(calls *c, uint32_t row, uint32_t other, rng *r)
-{
-    twin *const t = &c->t;
-    const uint32_t from = rng_below(r, t->sides);
-    unsigned char *const bytes = must_malloc(MOST_STATE);
-    size_t size = MOST_STATE;
-    const cls_status status = cls_slot_save(t->side[from].sampler, t->side[from].queue,
-                                            (uint32_t)c->slots[row], bytes, &size);
-    if (status == CLS_OK) { /* otherwise a rollback has ended the request */
-        const cls_request *const saved = &t->side[from].sampler->request[c->slots[row]];
-        twin_each(t, s, cls_slot_load(s->sampler, other, bytes, size, saved->params.grammar));
-        c->slots[row] = (int32_t)other;
-    }
-    free(bytes);
-}
-
-/* Makes a random call on a row's request. */
-static void random_call(calls *c, uint32_t row, rng *r)
-{
-    twin *const t = &c->t;
-    batch *const b = t->b;
-    const uint32_t slot = (uint32_t)c->slots[row], other = (slot + b->rows) % t->slots;
-    const uint32_t n = 1 + rng_below(r, 3);
-    int32_t ids[PROMPT];
-    cls_params p = b->params[row];
-    for (uint32_t i = 0; i < PROMPT; i++)
-        ids[i] = (int32_t)rng_below(r, b->vocab + 1);
-    switch (rng_below(r, 10)) {
-    case 0:
-        twin_each(t, s, cls_slot_copy(s->sampler, other, slot));
-        c->slots[row] = (int32_t)other;
-        p.stream++;
-        twin_each(t, s, cls_slot_params(s->sampler, other, &p));
-        break;
-    case 1:
-        twin_each(t, s, cls_slot_rollback(s->sampler, slot, n));
-        break;
-    case 2:
-        cls_params_init(&p);
-        p.seed = rng_bits(r);
-        twin_params(&p, rng_below(r, TWIN_KINDS), b->vocab);
-        p.penalty_scope = b->params[row].penalty_scope;
-        p.repetition_penalty = 1.2f;
-        twin_each(t, s, cls_slot_params(s->sampler, slot, &p));
-        break;
-    case 3:
-        twin_each(t, s, cls_slot_next_turn(s->sampler, slot, ids, PROMPT));
-        break;
-    case 4:
-        twin_each(t, s, cls_slot_reset(s->sampler, slot));
-        p.position = 1000;
-        twin_each(t, s, cls_slot_begin(s->sampler, slot, &p, ids, PROMPT, NULL, 0));
-        break;
-    case 5:
-        save_and_load(c, row, other, r);
-        break;
-    case 6:
-        twin_each(t, s, cls_slot_append_prompt(s->sampler, slot, ids, PROMPT));
-        break;
-    case 7: /* several tokens at once */
-        twin_each(t, s,
-                  accept_ints(s->sampler, s->queue, 1, n, &(cls_ints){.host = ids},
-                              &(cls_ints){.host = &c->slots[row]}, 0, NULL, NULL));
-        break;
-    case 8:
-        for (uint32_t i = 0; i < n; i++)
-            ids[i] %= (int32_t)b->vocab;
-        twin_each(t, s, cls_slot_force(s->sampler, slot, ids, n));
-        break;
-    default:
-        break;
-    }
-}
-
-START_TEST(slot_calls)
-{
-    static const uint32_t sizes[] = {300, 2500, 31}, counts[] = {3, 2, 7};
-    device *const d = fixture_device(_i);
-    rng r = {fixture_seed() + 600};
-    calls c = {.tokens = 0};
-    for (uint32_t i = 0; i < fixture_by_size(1, 3, 12); i++) {
-        const uint32_t vocab = sizes[i % 3], n = counts[i % 3];
-        batch *const b = requests_batch(vocab, &r);
-        uint32_t borders[SPLIT_MOST + 1];
-        split_borders(vocab, n, 0, &r, borders);
-        c.slots = must_malloc(b->rows * sizeof *c.slots);
-        twin_open(&c.t, d, b,
-                  &(twin_setup){.n = n, .borders = borders, .features = CLS_FEATURE_ACCEPT},
-                  "slot calls");
-        for (uint32_t row = 0; row < b->rows; row++)
-            c.slots[row] = (int32_t)row;
-        for (uint32_t k = 0; k < c.t.sides; k++)
-            c.t.side[k].step.slots.host = c.slots;
-        for (uint32_t step = 0; step < 12; step++) {
-            twin_step(&c.t);
-            for (uint32_t row = 0; row < b->rows; row++) {
-                const int32_t status = twin_status(&c.t, row);
-                c.tokens += twin_token(&c.t, row) >= 0;
-                c.stopped += (status & CLS_ROW_STOPPED) != 0;
-                c.ended += (status & CLS_ROW_NO_SLOT) != 0;
-                random_call(&c, row, &r);
-                if (status & (CLS_ROW_STOPPED | CLS_ROW_NO_SLOT)) {
-                    cls_params p = b->params[row];
-                    p.max_tokens = 0;
-                    twin_each(
-                        &c.t, s,
-                        cls_slot_begin(s->sampler, (uint32_t)c.slots[row], &p, NULL, 0, NULL, 0));
-                }
-            }
-        }
-        twin_close(&c.t);
-        free(c.slots);
-        batch_free(b);
-    }
-    printf("%s: %u tokens between slot calls, %u rows of stopped and %u of ended requests\n",
-           d->name, c.tokens, c.stopped, c.ended);
-    ck_assert_uint_gt(c.tokens, 0);
-    ck_assert_uint_gt(c.stopped, 0);
-}
-END_TEST
 
 /* Slots saved on a shard of a split of 3 continue in a split of 2 and on an unsharded sampler. */
 START_TEST(other_split)
@@ -440,7 +307,6 @@ int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
     fixture_begin(ON_DEVICES);
-    add_device_test(slot_calls);
     add_device_test(other_split);
     add_device_test(disagreement);
     return fixture_end();

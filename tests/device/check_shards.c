@@ -1,139 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that a vocabulary that is split over shards gives the tokens, the statuses and the
- * row records of the reference on every shard, bit for bit: for random chains, penalties, masks,
- * biases and histories, for even and uneven borders, and with shards of different shapes. Then it
- * proves that partials that are damaged or belong to another step are refused, and that nothing is
- * accepted before a step is complete. */
+/* Proves that partials that are damaged, forged or of another step are refused, and that nothing is
+ * accepted before a step is complete. shards.run has the tokens of requests of all kinds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shard/shard.h"
 #include "split.h"
-
-enum { STEPS = 3 };
-
-/* How many steps took how many exchanges, how many of these gathered logits, and how many rows were
- * forced. */
-typedef struct census {
-    uint32_t steps, gathered, forced, exchanges[SPLIT_EXCHANGES + 1];
-} census;
-
-static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype, rng *r)
-{
-    batch *const b = batch_new(rows, vocab, dtype, vocab + rng_below(r, 9), 0);
-    for (uint32_t row = 0; row < rows; row++) {
-        batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
-        params_random(&b->params[row], vocab, r);
-        params_adaptive(&b->params[row], vocab, r);
-    }
-    b->mask_kind = (int)rng_below(r, 2);
-    b->history = i % 3 ? 100 : 0;
-    b->forces = i % 5 == 2;
-    if (i % 4 == 1)
-        batch_mask(b, r, i % 8 == 1 ? 50 : 5, 0);
-    if (i % 3)
-        batch_requests(b, r);
-    if (i % 7 == 3)
-        batch_bias(b, r, (int)rng_below(r, 3));
-    return b;
-}
-
-/* The usual requests of engines, for which no logits are gathered. */
-static void usual_params(cls_params *p, uint32_t vocab, rng *r)
-{
-    const uint32_t kind = rng_below(r, 6);
-    p->temperature = kind == 0 ? 0.0f : 0.3f + (float)rng_unit(r) * 1.5f;
-    p->top_k = kind == 2 || kind == 3 ? 1 + (int32_t)rng_below(r, 100) : 0;
-    p->top_p = kind == 3 || kind == 4 ? 0.3f + 0.69f * (float)rng_unit(r) : 1.0f;
-    p->min_p = kind == 5 || (kind == 3 && rng_below(r, 2)) ? 0.2f * (float)rng_unit(r) : 0.0f;
-    p->chain = (int32_t)rng_below(r, 3) == 0 ? CLS_CHAIN_LLAMA : CLS_CHAIN_VLLM;
-    (void)vocab;
-}
-
-/* Samples several tokens of each row's request on n shards. */
-static void run_batch(batch *b, device *d, cls_context *const *contexts, uint32_t n,
-                      const uint32_t *borders, census *c)
-{
-    char where[240];
-    client s;
-    splits p;
-    const cls_device_info info = context_info(contexts[0]);
-    b->shortlist = info.shortlist;
-    client_open(&s, b, d, contexts[0], 1);
-    split_open(&p, &s, contexts, n, borders);
-    for (uint32_t step = 0; step < STEPS; step++) {
-        batch_reference(b);
-        if (step == 1) {
-            split_step_at_once(&p);
-        } else {
-            split_step(&p);
-            c->steps++;
-            c->exchanges[p.exchanges]++;
-            c->gathered += p.partials[20] == 0; /* the header's protocol */
-        }
-        for (uint32_t i = 0; i < n; i++) {
-            snprintf(where, sizeof where, "%s, shard %u of %u, %u tokens, token %u", d->name, i, n,
-                     b->vocab, step);
-            split_tokens(&p, i);
-            batch_accept_loop_limit(b, d);
-            batch_equal(b, where);
-        }
-        for (uint32_t row = 0; row < b->rows; row++) {
-            c->forced += (b->status[row] & CLS_ROW_FORCED) != 0;
-            if (b->token[row] < 0)
-                b->host[row].token = -1;
-            batch_accept(b, row);
-        }
-    }
-    split_close(&p);
-    client_close(&s);
-}
-
-static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
-{
-    static const uint32_t sizes[] = {2500, 1025, 31, 5000, 1023, 111, 32000},
-                          counts[] = {2, 3, 1, 4, 7, 16};
-    rng r = {fixture_seed() + seed};
-    census c = {0};
-    for (uint32_t i = 0; i < batches; i++) {
-        const uint32_t vocab = sizes[i % fixture_by_size(4, 6, 7)],
-                       n = counts[i % fixture_by_size(3, 6, 6)];
-        uint32_t borders[SPLIT_MOST + 1];
-        cls_context *contexts[SPLIT_MOST];
-        /* Each type of logits takes a dozen more programs. */
-        const int dtype = fixture_size() == TEST_FULL ? (int)rng_below(&r, 3) : (int)(i % 2);
-        const int other_shape = i % 10 == 4 && dtype == CLS_F32;
-        batch *const b = random_batch(i, vocab > 5000 ? 6 : 10, vocab, dtype, &r);
-        for (uint32_t row = 0; row < b->rows && usual; row++) {
-            cls_params *const p = &b->params[row];
-            const uint64_t row_seed = p->seed;
-            cls_params_init(p);
-            p->seed = row_seed;
-            usual_params(p, vocab, &r);
-        }
-        split_borders(vocab, n, i % 3 == 0, &r, borders);
-        for (uint32_t k = 0; k < n; k++) {
-            contexts[k] = k % 2 && other_shape ? fixture_context(d, 1u << CLS_F32, 0, 4, 0) : NULL;
-            if (contexts[k] == NULL)
-                contexts[k] = fixture_context(d, 0, 0, 0, 0);
-        }
-        run_batch(b, d, contexts, n, i % 6 == 5 ? NULL : borders, &c);
-        batch_free(b);
-    }
-    printf("%s: %u steps on shards; %u, %u and %u took 1, 2 and 3 exchanges; %u gathered logits; "
-           "%u rows forced\n",
-           d->name, c.steps, c.exchanges[1], c.exchanges[2], c.exchanges[3], c.gathered, c.forced);
-    ck_assert(c.forced > 0 || fixture_size() == TEST_TINY);
-    ck_assert_uint_eq(c.exchanges[1] + c.exchanges[2] + c.exchanges[3], c.steps);
-    ck_assert_uint_eq(c.gathered, 0);
-}
-
-START_TEST(random_chains) { run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 0, 400); }
-END_TEST
-
-START_TEST(usual_requests) { run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 1, 401); }
-END_TEST
 
 /* ----------------------------------------------------------------- hostile partials */
 
@@ -379,8 +252,6 @@ int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
     fixture_begin(ON_DEVICES);
-    add_device_test(random_chains);
-    add_device_test(usual_requests);
     add_device_test(damaged_partials);
     add_device_test(forged_partials);
     add_device_test(states);

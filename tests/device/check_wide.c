@@ -85,14 +85,13 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
 START_TEST(pointers)
 {
     device *const d = fixture_device(_i);
-    cls_context *context;
     cls_sampler *sampler;
     rng r = {77};
     cls_context_options o = default_context_options();
     o.work_group = 4;
     o.row_group = 1;
     o.vector = 4;
-    must(cls_context_create(d->context, d->id, &o, &context));
+    cls_context *const context = new_context(d, &o);
     cls_sampler_options so = sampler_options(VOCAB, ROWS);
     so.dtypes = 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
     so.features = 0;

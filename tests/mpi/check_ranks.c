@@ -4,8 +4,7 @@
  * even and uneven borders, by cls_mpi_sample() and by cls_mpi_gather() with cls_sample(). Between
  * the steps, on each rank in turn, arguments are refused, a request differs, a partial is damaged
  * and one is lost. These steps must happen nowhere, and the next one must be right. Ranks with
- * different vocabularies are refused.
- * tests/mpi/check_mpi.sh starts it on several ranks. */
+ * different vocabularies are refused. tests/mpi/check_mpi.sh starts it on several ranks. */
 #include <clsample-mpi.h>
 
 #include <stdio.h>

@@ -65,6 +65,8 @@ refused $debian/control "s/$package (=/libclsample777 (=/" \
 refused "$debian/$package.symbols" '1s/\.so\.[0-9]*/.so.777/' \
     "has the soname libclsample.so.777, but"
 refused "$debian/$package.symbols" '/ cls_sample@/d' 'does not list: cls_sample@'
+refused "$debian/$package.symbols" 's/ cls_sample@.*/&\n cls_sample@CLSAMPLE_0_1 0.1/' \
+    'does not export: cls_sample@CLSAMPLE_0_1'
 refused configure.ac '/MPI_LIBRARY_VERSION/s/\[[0-9:]*\]/[777:0:0]/' \
     "CLS_MPI_LIBRARY_VERSION 777:0:0 gives"
 [ ! -f "$top/pyproject.toml" ] ||

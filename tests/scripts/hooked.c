@@ -43,8 +43,7 @@ int main(int argc, char **argv)
             i++;
         if (i == HOOKS)
             cli_die("the first argument is a list of judge, search, fewest, small-lists, "
-                    "short-proofs and "
-                    "subgroups");
+                    "short-proofs and subgroups");
         hooks[i].set();
         run_counts_launches &= i == 0; /* the judge leaves programs as they are */
     }

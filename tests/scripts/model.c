@@ -371,12 +371,11 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
 const char *model_words(const model *m)
 {
     static char words[300];
-    snprintf(
-        words, sizeof words,
-        "%u tokens, %u of them output, longest %u, counting from %u, position %u; the thinking "
-        "%s, %u counted, %u emitted; %u ids forced from output %u",
-        m->n, m->outputs, m->longest, m->since, m->position,
-        m->now.goes_on ? "goes on" : "does not go on", m->now.counted, m->now.emitted, m->n_forced,
-        m->forced_from);
+    snprintf(words, sizeof words,
+             "%u tokens, %u of them output, longest %u, counting from %u, position %u; the "
+             "thinking %s, %u counted, %u emitted; %u ids forced from output %u",
+             m->n, m->outputs, m->longest, m->since, m->position,
+             m->now.goes_on ? "goes on" : "does not go on", m->now.counted, m->now.emitted,
+             m->n_forced, m->forced_from);
     return words;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that samplers in threads give what each gives alone. A thread has a sampler, a queue
- * and random traffic; all share one context.
+/* Proves that samplers in threads give what each gives alone, and that their traffic takes no more
+ * memory as it goes on. A thread has a sampler, a queue and random traffic; all share one context.
  *
  *     check_threads [steps [threads]]
  *
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
 #include "script.h"
 #ifdef CLS_STUB
 #include "selftest/compile.h"
@@ -198,6 +199,56 @@ START_TEST(as_alone)
 }
 END_TEST
 
+/* ---------------------------------------------------------------------- memory */
+
+/* What OpenCL, and malloc() itself, keep, whatever the number of steps. */
+#define HEAP_ALLOWED (128u << 10) /* beyond what the sampler tells */
+#define RESIDENT_ALLOWED (4u << 20)
+#define PEAK 4096 /* bytes that small buffers may grow by */
+
+static void no_growth(const traffic *t, const char *what, uint64_t before, uint64_t after,
+                      uint64_t allowed)
+{
+    printf("    %-8s %9.1f KiB -> %9.1f KiB\n", what, (double)before / 1024, (double)after / 1024);
+    ck_assert_msg(after <= before + allowed,
+                  "%s: in %llu steps the memory (%s) has grown by %llu bytes, %llu are allowed",
+                  t->d->name, (unsigned long long)t->steps, what,
+                  (unsigned long long)(after - before), (unsigned long long)allowed);
+}
+
+/* A later step may see more slot calls and more lists than any before: memory for them may double,
+ * and no more, however many steps there are. The host's is stagings, each with what was ever
+ * uploaded in one step; how many are in use at once is a matter of the device's pace. */
+START_TEST(no_more_memory)
+{
+    const uint32_t steps = steps_wanted ? steps_wanted : fixture_by_size(200, 1000, 3000);
+    cls_memory before = {.struct_size = sizeof before}, after = before;
+    traffic t;
+    traffic_open(&t, fixture_device(_i),
+                 fixture_context(fixture_device(_i), 1u << CLS_F32, 0, 0, 0), 96, fixture_seed());
+    while (t.steps < 8 + steps / 5)
+        traffic_step(&t);
+    must(cls_sampler_memory(t.sampler, &before));
+    const uint64_t heap = memory_heap(), resident = memory_resident();
+    while (t.steps < 8 + steps) {
+        traffic_step(&t);
+        if (t.steps % 20 == 0)
+            traffic_move(&t);
+    }
+    must(cls_sampler_memory(t.sampler, &after));
+    no_growth(&t, "lists", before.lists, after.lists, before.lists + PEAK);
+    no_growth(&t, "changes", before.changes, after.changes, before.changes + PEAK);
+    no_growth(&t, "rest", before.device - before.lists - before.changes,
+              after.device - after.lists - after.changes, 0);
+    no_growth(&t, "host", before.host, after.host, 16 * after.changes);
+    const uint64_t most = heap + after.host - before.host + HEAP_ALLOWED;
+    no_growth(&t, "heap", heap, memory_settled(memory_heap, most), most - heap);
+    no_growth(&t, "resident", resident,
+              memory_settled(memory_resident, resident + RESIDENT_ALLOWED), RESIDENT_ALLOWED);
+    traffic_close(&t);
+}
+END_TEST
+
 /* ------------------------------------------------------------- who keeps a context */
 
 typedef struct keeper {
@@ -250,11 +301,10 @@ START_TEST(keepers)
                    rounds = computes() ? 1 : fixture_by_size(5, 20, 50);
     static keeper k[MOST];
     for (uint32_t round = 0; round < rounds; round++) {
-        cls_context *context;
         pthread_barrier_t made;
         cls_context_options o = default_context_options();
         o.dtypes = 1u << CLS_F32;
-        must(cls_context_create(d->context, d->id, &o, &context));
+        cls_context *context = new_context(d, &o);
         ck_assert_int_eq(pthread_barrier_init(&made, NULL, threads), 0);
         for (uint32_t i = 0; i < threads; i++)
             k[i] = (keeper){.d = d,
@@ -336,6 +386,8 @@ int main(int argc, char **argv)
     }
     fixture_begin(ON_DEVICES);
     add_device_test(as_alone);
+    if (computes())
+        add_device_test(no_more_memory);
     add_device_test(keepers);
     add_device_test(bystanders);
     const int status = fixture_end();

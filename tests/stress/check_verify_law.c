@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that one_verify(), where chance accepts drafts, decides as double precision
- * does, and that the emitted tokens follow the target's distribution. */
+/* Proves that one_verify(), where chance accepts drafts, decides as double precision does, and that
+ * the emitted tokens follow the target's distribution, whatever distribution the drafts are drawn
+ * from. verify.run and drafts.run prove that devices give the same tokens. */
 #include "batch.h"
 
 #include <math.h>
@@ -80,16 +81,14 @@ typedef struct trial {
     const models *m;
     int method, kind;
     uint32_t n, position;
-    int32_t before[LONGEST + 1]; /* each row's token before: the drafts from 1 on */
+    int32_t before[LONGEST + 1]; /* each row's token before: the text's latest, and the drafts */
     one_verified v;
 } trial;
 
 static void run(trial *t, rng *r)
 {
-    static const int32_t first = FIRST;
     float target[LONGEST + 1][VOCAB], draft[LONGEST][VOCAB];
     one_drafts d;
-    t->before[0] = FIRST;
     for (uint32_t k = 0; k < t->n; k++)
         t->before[k + 1] = t->kind == CLS_DRAFT_NONE ? (t->before[k] * 7 + 3) % VOCAB
                                                      : draw(t->m->q[t->before[k]], r);
@@ -102,7 +101,7 @@ static void run(trial *t, rng *r)
     one_row row = host_row(target, VOCAB, &t->m->params);
     row.position = t->position;
     row.draw = DRAW;
-    row.output = &first;
+    row.output = t->before;
     row.output_count = 1;
     one_drafts_init(&d);
     d.row = &row;
@@ -237,7 +236,7 @@ START_TEST(law)
     for (int length = 0; length < 3; length++) {
         uint32_t count1[VOCAB] = {0}, count2[VOCAB] = {0}, count3[VOCAB] = {0},
                  count[VOCAB * VOCAB] = {0}, predicted = 0;
-        trial t = {.m = &m, .kind = _i / 2 % 3, .n = lengths[length]};
+        trial t = {.m = &m, .kind = _i / 2 % 3, .n = lengths[length], .before = {FIRST}};
         t.method = _i % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;
         for (uint32_t i = 0; i < trials; i++) {
             t.position += 16;
@@ -262,6 +261,35 @@ START_TEST(law)
 }
 END_TEST
 
+/* Texts made by call after call, each at the position that the one before has reached: no call may
+ * know what an earlier one has made of a random number. */
+START_TEST(texts)
+{
+    const uint32_t calls = fixture_by_size(1000, 10000, 50000);
+    rng r = {fixture_seed() + 250 + (uint64_t)_i};
+    models m;
+    uint32_t counts[VOCAB][VOCAB] = {{0}};
+    make_models(&m, NEGATIVE, &r);
+    trial t = {.m = &m, .kind = CLS_DRAFT_LOGITS, .n = 2 + (uint32_t)_i / 2, .before = {FIRST}};
+    t.method = _i % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;
+    for (uint32_t i = 0; i < calls; i++) {
+        run(&t, &r);
+        for (int32_t k = 0; k < t.v.emitted; k++) {
+            counts[t.before[0]][t.v.tokens[k]]++;
+            t.before[0] = t.v.tokens[k];
+        }
+        t.position += (uint32_t)t.v.emitted;
+    }
+    for (int32_t a = 0; a < VOCAB; a++) {
+        uint32_t draws = 0;
+        for (int32_t b = 0; b < VOCAB; b++)
+            draws += counts[a][b];
+        if (draws > 500)
+            follows("what follows a token", &t, m.p[a], counts[a], VOCAB, draws);
+    }
+}
+END_TEST
+
 START_TEST(typical)
 {
     rng r = {fixture_seed() + 300 + (uint64_t)_i};
@@ -269,7 +297,8 @@ START_TEST(typical)
     uint32_t predicted = 0, accepted = 0;
     const uint32_t trials = fixture_by_size(200, 2000, 5000);
     make_models(&m, _i, &r);
-    trial t = {.m = &m, .method = CLS_VERIFY_TYPICAL, .kind = CLS_DRAFT_LOGITS, .n = 4};
+    trial t = {
+        .m = &m, .method = CLS_VERIFY_TYPICAL, .kind = CLS_DRAFT_LOGITS, .n = 4, .before = {FIRST}};
     for (uint32_t i = 0; i < trials; i++) {
         t.position += 16;
         run(&t, &r);
@@ -286,6 +315,7 @@ int main(void)
 {
     fixture_begin(ON_HOST);
     add_loop_test(law, PAIRS * 6);
+    add_loop_test(texts, 4);
     add_loop_test(typical, PAIRS);
     return fixture_end();
 }

@@ -44,6 +44,7 @@ cat >"$dir/table" <<'END'
 3@shortlist@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) > (IV)((i32)i)));
 3@min-p@at_key(w, depth_key(w->top, w->scale, w->slot->min_p));@at_key(w, depth_key(w->top, w->scale, w->slot->min_p * 0.5f));
 3@temperature@w->c.scale = w->tokens > 1 && !(t < 1e-5f) ? scale_of(t) : w->slot->scale;@w->c.scale = w->slot->scale;
+3@forced tokens@return answer_of(s, slot);@return slot;
 3@mirostat@mu = surprise > tau ? mu - by : mu + by;@mu = surprise > tau ? mu + by : mu - by;
 3@verify: typical@whole < max(args->epsilon, args->delta + entropy);@whole > max(args->epsilon, args->delta + entropy);
 3@verify: match@const u32 ended = ends_request(v->slot, lists_of(v->s, v->slot), (u32)out.token, outputs);@const u32 ended = 1u;

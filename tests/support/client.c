@@ -89,22 +89,6 @@ void client_close(client *s)
                     s->step.bias.values.buffer);
 }
 
-void client_only(client *s, cls_variant_set variants)
-{
-    uint32_t kernels = 0;
-    for (int v = 0; v < CLS_VARIANTS; v++)
-        if (variants >> v & 1u)
-            kernels |= UINT32_C(1) << cls_variants[v].kernel;
-    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++) {
-        const int v = i % CLS_VARIANTS;
-        cl_kernel *const handle = &s->sampler->kernels[i / CLS_VARIANTS][v].handle;
-        if (*handle != NULL && (kernels >> cls_variants[v].kernel & 1u) && !(variants >> v & 1u)) {
-            clReleaseKernel(*handle);
-            *handle = NULL;
-        }
-    }
-}
-
 client small_client(device *d, uint32_t rows)
 {
     client s;
@@ -121,45 +105,15 @@ void close_small(client *s)
     batch_free(s->b);
 }
 
-void batch_run(batch *b, device *d, cls_context *context, int search)
+void batch_check(batch *b, device *d, cls_context *context)
 {
     client s;
+    b->shortlist = context_info(context).shortlist;
+    batch_reference(b);
     client_open(&s, b, d, context, 1);
-    cls_sampler_force_search(s.sampler, search);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
-    must_cl(clFinish(d->queue));
     client_tokens(&s, 0);
     must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
     client_close(&s);
-    const cls_device_info info = context_info(context);
-    b->shortlist = info.shortlist;
-}
-
-uint32_t batch_accept_loop_limit(batch *b, const device *d)
-{
-    uint32_t ended = 0;
-    for (uint32_t row = 0; row < b->rows && strstr(d->name, "llvmpipe") != NULL; row++) {
-        if (b->params[row].infill || b->token[row] != -1 || !(b->status[row] & CLS_ROW_UNFIT) ||
-            (b->host[row].status & CLS_ROW_UNFIT))
-            continue;
-        ended++;
-        b->host[row].token = -1;
-        b->host[row].status = (b->host[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) |
-                              CLS_ROW_UNFIT; /* the request does not stop */
-    }
-    return ended;
-}
-
-void batch_check(batch *b, device *d, cls_context *context, int search)
-{
-    char where[240];
-    const cls_device_info info = context_info(context);
-    snprintf(where, sizeof where, "%s, work-group %u, vector %u, shortlist %u%s", d->name,
-             info.work_group, info.vector, info.shortlist, search ? ", search" : "");
-    batch_reference(b);
-    batch_run(b, d, context, search);
-    const uint32_t ended = batch_accept_loop_limit(b, d);
-    if (ended != 0)
-        printf("%s: %u rows without a token, at the end of all loops\n", d->name, ended);
-    batch_equal(b, where);
+    batch_equal(b, d->name);
 }

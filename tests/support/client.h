@@ -30,24 +30,11 @@ void client_check(client *s, uint32_t n, const char *where);
 void client_tokens(client *s, uint32_t i);
 void client_close(client *s);
 
-/* Takes from the sampler all other variants of the kernels of some variants, a bit each. */
-void client_only(client *s, cls_variant_set variants);
-
 /* Returns a client with a batch of normal rows of 100 tokens. */
 client small_client(device *d, uint32_t rows);
 void close_small(client *s);
 
-/* Runs one step on the device's queue and reads it back with its trace. search: 1 forces the search
- * of the whole row. */
-void batch_run(batch *b, device *d, cls_context *context, int search);
-
-/* llvmpipe silently ends the loops of a work-item after 65,535 iterations in total. A search that
- * reads the row very often reaches this limit (Mirostat 1 reads it up to 200 times). Such a row
- * must have no token and a status that reports it; the function then makes this the expected
- * result. Returns the number of such rows. */
-uint32_t batch_accept_loop_limit(batch *b, const device *d);
-
-/* Runs the reference and then the step, and compares both. */
-void batch_check(batch *b, device *d, cls_context *context, int search);
+/* Runs the reference and then a step, and compares both and their traces. */
+void batch_check(batch *b, device *d, cls_context *context);
 
 #endif

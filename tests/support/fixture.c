@@ -131,6 +131,13 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
     return fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
 }
 
+cls_context *new_context(device *d, const cls_context_options *o)
+{
+    cls_context *context = NULL;
+    must(cls_context_create(d->context, d->id, o, &context));
+    return context;
+}
+
 cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t subgroups)
 {
     cls_context_options o = *options;

@@ -25,7 +25,7 @@ void fixture_features(uint32_t features);
 
 /* Does the same for test programs with random requests. It adds all features that slot calls may
  * need and omits the leaner variants, which steps of random rows never launch. This leaves six
- * programs per shape and type. check_programs compares the variants. */
+ * programs per shape and type. check_proofs proves each variant. */
 void fixture_random(uint32_t features);
 
 typedef enum test_size { TEST_TINY, TEST_SMALL, TEST_FULL } test_size;
@@ -61,6 +61,9 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
 
 /* Does the same for any options. subgroups: as for test_subgroups(). */
 cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t subgroups);
+
+/* Creates a context that the caller destroys. */
+cls_context *new_context(device *d, const cls_context_options *o);
 
 /* Make calls that must not fail. The message names the call that failed. */
 #define must(call) must_status((call), #call, __FILE__, __LINE__)

@@ -289,8 +289,8 @@ double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token)
     return oracle_meant(logits[token]) - max - (double)logl(total);
 }
 
-int oracle_add_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
-                          double *statistic, double *freedom)
+int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
+                      double *statistic, double *limit)
 {
     double rest_expected = 0, rest_counted = 0, sum = 0, cells = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -309,21 +309,10 @@ int oracle_add_chi_square(const double *probs, const uint32_t *counts, uint32_t 
         sum += (rest_counted - rest_expected) * (rest_counted - rest_expected) / rest_expected;
         cells++;
     }
-    *statistic += sum;
-    *freedom += cells > 1.0 ? cells - 1.0 : 0.0;
-    return 1;
-}
-
-int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
-                      double *statistic, double *limit)
-{
-    double freedom = 0.0;
-    *statistic = 0.0;
-    if (!oracle_add_chi_square(probs, counts, n, draws, statistic, &freedom))
-        return 0;
     /* Wilson and Hilferty's approximation of the quantile; 4.753 is the normal quantile for 1e-6.
      */
-    const double df = freedom > 1.0 ? freedom : 1.0, w = 2.0 / (9.0 * df);
+    const double df = cells > 2.0 ? cells - 1.0 : 1.0, w = 2.0 / (9.0 * df);
+    *statistic = sum;
     *limit = df * pow(1.0 - w + 4.753 * sqrt(w), 3.0);
-    return *statistic <= *limit;
+    return sum <= *limit;
 }

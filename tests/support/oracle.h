@@ -70,11 +70,6 @@ uint32_t oracle_min_tokens(const cls_params *p);
 int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
                       double *statistic, double *limit);
 
-/* Adds the statistic and the degrees of freedom of one distribution to those of others. Returns 0
- * if a token without probability was drawn. */
-int oracle_add_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
-                          double *statistic, double *freedom);
-
 /* ------------------------------------------------------------ parts of the oracle */
 
 /* The effect of a request's tokens on the logit of one token. */

@@ -102,7 +102,7 @@ static void make_script(request *q, uint32_t number, rng *r)
     qsort(q->change, q->n_changes, sizeof *q->change, by_time);
 }
 
-void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
+void request_begin(request *q, const script_world *w, uint32_t number, cls_sampler *sampler,
                    uint32_t slot)
 {
     int32_t prompt[SCRIPT_PROMPT], output[8];
@@ -118,7 +118,8 @@ void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sa
     q->length = q->longest = n_prompt + n_output;
 }
 
-void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sampler, uint32_t slot)
+void request_fork(request *q, const script_world *w, uint32_t number, cls_sampler *sampler,
+                  uint32_t slot)
 {
     rng r = rng_of(w->seed, number);
     if (rng_below(&r, 2))
@@ -131,7 +132,8 @@ void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sam
 
 /* Returns the number of tokens that can certainly be rolled back if the request has not stopped;
  * sometimes more, which may end the request. */
-static void roll_back(request *q, script_world *w, rng *r, cls_sampler *sampler, uint32_t slot)
+static void roll_back(request *q, const script_world *w, rng *r, cls_sampler *sampler,
+                      uint32_t slot)
 {
     const uint32_t kept = q->length + w->o.max_rollback - q->longest,
                    can = q->since < kept ? q->since : kept;
@@ -142,10 +144,9 @@ static void roll_back(request *q, script_world *w, rng *r, cls_sampler *sampler,
     q->outputs -= less;
     q->since -= less;
     q->length -= less;
-    w->taken_back += n;
 }
 
-int request_change(request *q, script_world *w, cls_sampler *sampler, uint32_t slot)
+int request_change(request *q, const script_world *w, cls_sampler *sampler, uint32_t slot)
 {
     if (q->next == q->n_changes || q->change[q->next].at > q->samples)
         return 0;
@@ -171,7 +172,6 @@ int request_change(request *q, script_world *w, cls_sampler *sampler, uint32_t s
         q->length += n;
         q->longest = q->length > q->longest ? q->length : q->longest;
     }
-    w->made[c->what]++;
     return 1;
 }
 

@@ -46,18 +46,17 @@ typedef struct request {
 typedef struct script_world {
     uint64_t seed;
     cls_sampler_options o;
-    uint32_t made[CHANGE_KINDS], taken_back; /* so far */
 } script_world;
 
 /* Creates the request with a number and begins it in a slot. */
-void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
+void request_begin(request *q, const script_world *w, uint32_t number, cls_sampler *sampler,
                    uint32_t slot);
 /* Turns q, a copy of a request whose slot was copied, into a separate request with another stream
  * and script. Half of them also get other parameters. */
-void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
+void request_fork(request *q, const script_world *w, uint32_t number, cls_sampler *sampler,
                   uint32_t slot);
 /* Makes the next change if one comes before the next sample; otherwise returns 0. */
-int request_change(request *q, script_world *w, cls_sampler *sampler, uint32_t slot);
+int request_change(request *q, const script_world *w, cls_sampler *sampler, uint32_t slot);
 /* Counts a sample that was enqueued. */
 void request_sampled(request *q);
 /* Returns which of n rows of logits the next sample uses. It depends on the request's number and

@@ -120,12 +120,6 @@ void split_step(splits *p)
     split_finish(p);
 }
 
-void split_step_at_once(splits *p)
-{
-    split_begin(p);
-    must(cls_shard_merge_all(p->shard, p->n, NULL));
-}
-
 void split_tokens(splits *p, uint32_t i)
 {
     batch *const b = p->client->b;

@@ -43,8 +43,6 @@ void split_exchange(splits *p);
 void split_finish(splits *p);
 /* Does all of this. */
 void split_step(splits *p);
-/* Does the same by cls_shard_merge_all(). */
-void split_step_at_once(splits *p);
 
 /* Reads one shard's tokens, status and row records into the batch. */
 void split_tokens(splits *p, uint32_t shard);

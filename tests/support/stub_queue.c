@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stub's queues, each a thread that takes its commands in order, and their
- * events. */
+/* The stub's queues, each a thread that takes its commands in order, and their events. */
 #include "stub_cl.h"
 
 #include <stdlib.h>

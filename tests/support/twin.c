@@ -42,47 +42,25 @@ void twin_params(cls_params *p, uint32_t kind, uint32_t vocab)
 
 /* ------------------------------------------------------------------------------ results */
 
-/* Adds a part to the results; returns where a side has it. */
-static void add_result(twin *t, const char *name, uint32_t rows)
-{
-    ck_assert_uint_lt(t->results, TWIN_RESULTS);
-    t->result[t->results] = (twin_result){name, t->size, rows, 1};
-    t->size += t->result[t->results++].elements * 4;
-}
-
-static cls_buffer buffer_at(const twin *t, const twin_side *s, const char *name)
-{
-    for (uint32_t i = 0; i < t->results; i++)
-        if (strcmp(t->result[i].name, name) == 0)
-            return (cls_buffer){.buffer = s->results.buffer, .offset = t->result[i].offset};
-    return (cls_buffer){0};
-}
-
-static void list_results(twin *t)
-{
-    add_result(t, "tokens", t->b->rows);
-    add_result(t, "status", t->b->rows);
-    add_result(t, "latest", t->slots);
-}
-
 static void set_outputs(const twin *t, twin_side *s)
 {
+    cls_buffer at[TWIN_RESULTS];
+    for (int i = 0; i < TWIN_RESULTS; i++)
+        at[i] = (cls_buffer){.buffer = s->results.buffer, .offset = t->offset[i]};
     cls_outputs_init(&s->outputs);
-    s->step.tokens = buffer_at(t, s, "tokens");
-    s->step.status = buffer_at(t, s, "status");
-    s->outputs.latest = buffer_at(t, s, "latest");
+    s->step.tokens = at[TWIN_TOKENS];
+    s->step.status = at[TWIN_STATUS];
+    s->outputs.latest = at[TWIN_LATEST];
     s->step.outputs = &s->outputs;
 }
 
 /* ---------------------------------------------------------------------- open and close */
 
-/* Makes the side release a buffer, unless it is NULL. */
+/* Makes the side release a buffer. */
 static cl_mem own(twin_side *s, cl_mem buffer)
 {
     ck_assert_uint_lt(s->n_owned, TWIN_OWNED);
-    if (buffer != NULL)
-        s->owned[s->n_owned++] = buffer;
-    return buffer;
+    return s->owned[s->n_owned++] = buffer;
 }
 
 cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
@@ -90,7 +68,7 @@ cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
     return own(s, buffer_of(s->d, size, contents));
 }
 
-static void create_sampler(twin *t, twin_side *s, cls_context *context, const twin_setup *setup)
+static void create_sampler(const twin *t, twin_side *s, cls_context *context)
 {
     const batch *const b = t->b;
     cls_sampler_options o = sampler_options(b->vocab, t->slots);
@@ -99,34 +77,10 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     o.max_history = b->history;
     o.max_rollback = ROLLBACK;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_SHORTLIST | setup->features | (b->mask ? CLS_FEATURE_MASK : 0u) |
-                 (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features = CLS_FEATURE_SHORTLIST;
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0; row < b->rows; row++)
-        request_start(b, row, s->sampler, b->slots ? (uint32_t)b->slots[row] : row);
-}
-
-static void set_step(twin_side *s, const batch *b)
-{
-    cls_step_init(&s->step);
-    s->step.rows = b->rows;
-    s->step.slots.host = b->slots;
-    s->step.logits.dtype = b->dtype;
-    batch_inputs(b, s->d, &s->step);
-    own(s, s->step.mask.words.buffer);
-    own(s, s->step.bias.values.buffer);
-    own(s, s->step.random_bits.buffer);
-}
-
-void twin_logits(twin *t)
-{
-    for (uint32_t i = 0; i < t->sides; i++) {
-        twin_side *const s = &t->side[i];
-        const int is_new = s->step.logits.values.buffer == NULL;
-        split_logits(t->b, s->d, s->first, s->width, &s->step.logits);
-        if (is_new)
-            own(s, s->step.logits.values.buffer);
-    }
+        request_start(b, row, s->sampler, row);
 }
 
 void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char *where)
@@ -138,7 +92,9 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
     t->sides = 1 + t->n;
     t->slots = 2 * b->rows;
     t->where = where;
-    list_results(t);
+    t->offset[TWIN_STATUS] = b->rows * sizeof(int32_t);
+    t->offset[TWIN_LATEST] = 2 * b->rows * sizeof(int32_t);
+    t->size = t->offset[TWIN_RESULTS] = (2 * b->rows + t->slots) * sizeof(int32_t);
     unsigned char *const canaries = must_malloc(t->size);
     memset(canaries, CANARY, t->size);
     for (uint32_t i = 0; i < t->sides; i++) {
@@ -146,8 +102,8 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
         s->d = setup->devices ? setup->devices[i] : d;
         s->queue = s->d->queue;
         s->width = b->vocab;
-        create_sampler(
-            t, s, setup->contexts ? setup->contexts[i] : fixture_context(s->d, 0, 0, 0, 0), setup);
+        create_sampler(t, s,
+                       setup->contexts ? setup->contexts[i] : fixture_context(s->d, 0, 0, 0, 0));
         if (i > 0) {
             cls_shard_options o;
             cls_shard_options_init(&o);
@@ -164,10 +120,13 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
         }
         s->bytes = must_malloc(t->size);
         s->results.buffer = twin_buffer(s, t->size, canaries);
-        set_step(s, b);
+        cls_step_init(&s->step);
+        s->step.rows = b->rows;
+        s->step.logits.dtype = b->dtype;
+        split_logits(b, s->d, s->first, s->width, &s->step.logits);
+        own(s, s->step.logits.values.buffer);
         set_outputs(t, s);
     }
-    twin_logits(t);
     free(canaries);
 }
 
@@ -196,7 +155,6 @@ void twin_begin(twin *t)
         ck_assert_uint_ne(cls_shard_digest(s->shard), 0);
         ck_assert_uint_eq(cls_shard_digest(s->shard), cls_shard_digest(t->side[1].shard));
     }
-    t->exchanges = 0;
 }
 
 void twin_exchange(twin *t)
@@ -205,7 +163,6 @@ void twin_exchange(twin *t)
     for (uint32_t i = 0; i < t->n; i++)
         shards[i] = t->side[1 + i].shard;
     split_gather(shards, t->n, &t->partials, &t->partials_size);
-    t->exchanges++;
 }
 
 void twin_finish(twin *t)
@@ -227,23 +184,19 @@ void twin_finish(twin *t)
     }
 }
 
-/* Prints the first element of each row in which a part of the results differs. */
-static void compare(twin *t, uint32_t side, const twin_result *r)
+/* Prints the elements in which a part of the results differs. */
+static void compare(twin *t, uint32_t side, int part)
 {
-    const unsigned char *const ours = t->side[side].bytes + r->offset;
-    const unsigned char *const whole = t->side[0].bytes + r->offset;
-    for (size_t i = 0; i < r->elements; i++) {
-        uint32_t is, should;
-        if (memcmp(ours + 4 * i, whole + 4 * i, 4) == 0)
-            continue;
-        memcpy(&is, ours + 4 * i, 4);
-        memcpy(&should, whole + 4 * i, 4);
-        const uint32_t row = (uint32_t)(i / r->width);
-        if (t->faults++ < MOST_FAULTS)
-            printf("%s, shard %u of %u: %s, element %u is %08x (%d), unsharded %08x (%d): %s\n",
-                   t->where, side - 1, t->n, r->name, (unsigned)(i % r->width), is, (int)is, should,
-                   (int)should, row < t->b->rows ? batch_words(t->b, row) : "a slot");
-        i = (row + 1) * (size_t)r->width - 1;
+    static const char *const names[TWIN_RESULTS] = {"token", "status", "latest token"};
+    for (size_t at = t->offset[part]; at < t->offset[part + 1]; at += 4) {
+        const uint32_t row = (uint32_t)(at - t->offset[part]) / 4;
+        int32_t is, should;
+        memcpy(&is, t->side[side].bytes + at, 4);
+        memcpy(&should, t->side[0].bytes + at, 4);
+        if (is != should && t->faults++ < MOST_FAULTS)
+            printf("%s, shard %u of %u: %s %d, unsharded %d: %s\n", t->where, side - 1, t->n,
+                   names[part], (int)is, (int)should,
+                   row < t->b->rows ? batch_words(t->b, row) : "a slot");
     }
 }
 
@@ -256,8 +209,8 @@ void twin_compare(twin *t)
     for (uint32_t i = 0; i < t->sides; i++)
         buffer_read(t->side[i].d, t->side[i].results.buffer, t->size, t->side[i].bytes);
     for (uint32_t i = 1; i < t->sides; i++)
-        for (uint32_t k = 0; k < t->results; k++)
-            compare(t, i, &t->result[k]);
+        for (int part = 0; part < TWIN_RESULTS; part++)
+            compare(t, i, part);
 }
 
 void twin_step(twin *t)
@@ -270,13 +223,13 @@ void twin_step(twin *t)
 int32_t twin_token(const twin *t, uint32_t row)
 {
     int32_t token;
-    memcpy(&token, t->side[0].bytes + t->result[0].offset + row * sizeof token, sizeof token);
+    memcpy(&token, t->side[0].bytes + t->offset[TWIN_TOKENS] + row * sizeof token, sizeof token);
     return token;
 }
 
 int32_t twin_status(const twin *t, uint32_t row)
 {
     int32_t status;
-    memcpy(&status, t->side[0].bytes + t->result[1].offset + row * sizeof status, sizeof status);
+    memcpy(&status, t->side[0].bytes + t->offset[TWIN_STATUS] + row * sizeof status, sizeof status);
     return status;
 }

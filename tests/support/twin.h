@@ -6,7 +6,7 @@
 
 #include "split.h"
 
-enum { TWIN_RESULTS = 4, TWIN_OWNED = 24 };
+enum { TWIN_OWNED = 24 };
 
 /* One of the samplers. */
 typedef struct twin_side {
@@ -23,18 +23,13 @@ typedef struct twin_side {
     unsigned char *bytes; /* the results of the last step */
 } twin_side;
 
-/* A part of the results. */
-typedef struct twin_result {
-    const char *name;
-    size_t offset, elements; /* in bytes, and elements of 4 bytes */
-    uint32_t width;          /* elements of a row */
-} twin_result;
+/* The parts of the results: elements of 4 bytes. */
+enum { TWIN_TOKENS, TWIN_STATUS, TWIN_LATEST, TWIN_RESULTS };
 
 /* The choices of a test; zeroes are the usual ones. */
 typedef struct twin_setup {
     uint32_t n;                   /* shards; 0: no shards */
     const uint32_t *borders;      /* [n + 1], or NULL for the default */
-    uint32_t features;            /* others than steps need */
     int on_device;                /* 1: partials stay there */
     cls_context *const *contexts; /* [1 + n], or NULL for the device's own */
     device *const *devices;       /* [1 + n], or NULL for the same one */
@@ -44,13 +39,10 @@ typedef struct twin {
     batch *b;
     uint32_t n, slots;
     const char *where;
-    twin_side side[1 + SPLIT_MOST]; /* side 0 has the whole vocabulary, side 1 is shard 0 */
-    uint32_t sides;                 /* 1 + n */
-    twin_result result[TWIN_RESULTS];
-    uint32_t results;
-    size_t size; /* of the results */
-    uint32_t exchanges;
-    unsigned char *partials; /* of the last exchange */
+    twin_side side[1 + SPLIT_MOST];        /* side 0 has the whole vocabulary, side 1 is shard 0 */
+    uint32_t sides;                        /* 1 + n */
+    size_t offset[TWIN_RESULTS + 1], size; /* of the results, in bytes */
+    unsigned char *partials;               /* of the last exchange */
     size_t partials_size;
     uint32_t faults; /* differences so far, each of which is printed */
 } twin;
@@ -70,8 +62,6 @@ void twin_close(twin *t);
 
 /* Returns a buffer of a side with these contents. */
 cl_mem twin_buffer(twin_side *s, size_t size, const void *contents);
-/* Uploads the batch's logits again, or for the first time. */
-void twin_logits(twin *t);
 
 /* Opens a step on all shards. */
 void twin_begin(twin *t);

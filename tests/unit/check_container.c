@@ -36,8 +36,7 @@ START_TEST(known_hashes)
         {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
         {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrl"
-         "mnopqrsmnopqrst"
-         "nopqrstu",
+         "mnopqrsmnopqrstnopqrstu",
          "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
     };
     char hex[65];
@@ -186,8 +185,7 @@ START_TEST(round_trip)
 }
 END_TEST
 
-/* Format 2, byte for byte: programs of one release are read by it on machines of
- * any byte order. */
+/* Format 2, byte for byte: programs of one release are read by it on machines of any byte order. */
 START_TEST(layout)
 {
     static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e',

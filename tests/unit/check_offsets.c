@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that the host computes the offsets of rows correctly beyond 2^31 elements and up to
- * the end of 64 bits: which steps it accepts, and which offsets it passes to the kernels. The
- * buffers belong to a stub of OpenCL that accepts any size and holds no memory (stub_cl.h), so
- * that a buffer can end exactly at a limit. check_arithmetic tests row_offset(), the kernels'
- * side. */
+/* Proves that the host computes the offsets of rows correctly beyond 2^31 elements and up to the
+ * end of 64 bits: which steps it accepts, and which offsets it passes to the kernels. The buffers
+ * belong to a stub of OpenCL that accepts any size and holds no memory (stub_cl.h), so that a
+ * buffer can end exactly at a limit. check_arithmetic tests row_offset(), the kernels' side. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

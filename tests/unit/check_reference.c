@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves the reference, one_sample(), against the double-precision oracle: on random
- * rows, with random numbers at the ends of tokens' intervals, and by the statistics of many
- * draws. */
+/* Proves the reference, one_sample(), against the double-precision oracle: on random rows, with
+ * random numbers at the ends of tokens' intervals, and by the statistics of many draws. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

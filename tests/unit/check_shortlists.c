@@ -79,11 +79,10 @@ START_TEST(shortlists)
             must(cls_shard_abandon(b.shard[k]));
     }
     open_step(&b, SHORT + 1);
-    must_refuse(
-        cls_shard_merge(b.shard[0], b.partials, b.size, &more, NULL),
-        "partial 1 is of a step with other borders, parameters, slots, maps or outputs than "
-        "this shard's, or a top_k lies between the shortlists of their devices, of 1024 and "
-        "16 tokens: create all contexts with the same options->shortlist");
+    must_refuse(cls_shard_merge(b.shard[0], b.partials, b.size, &more, NULL),
+                "partial 1 is of a step with other borders, parameters, slots, maps or outputs "
+                "than this shard's, or a top_k lies between the shortlists of their devices, of "
+                "1024 and 16 tokens: create all contexts with the same options->shortlist");
     must_refuse(cls_shard_merge(b.shard[1], b.partials, b.size, &more, NULL),
                 "or a top_k lies between the shortlists of their devices, of 16 and 1024 tokens");
     must_refuse(cls_shard_merge_all(b.shard, SHARDS, NULL),

@@ -38,9 +38,8 @@ START_TEST(rounds)
         {64, 4, 1, 5003},           {1, 16, 1, 5003},           {1024, 16, 32, 32 * 1024 + 28}};
     device *const d = fixture_device(_i);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        cls_context *context;
         cls_context_options o = default_context_options();
-        must(cls_context_create(d->context, d->id, &o, &context));
+        cls_context *const context = new_context(d, &o);
         context->shape.work_group = shapes[i].work_group;
         context->shape.vector = shapes[i].vector;
         launches.n = 0;

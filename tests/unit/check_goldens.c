@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-#include "goldens.h"
-
+/* Proves that the host gives the known distributions of tests/vectors/goldens.txt. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
+#include "one_row.h"
 #include "request/request.h"
 
 enum { MOST = 100, GOLDEN_WORDS = 16 };
+enum { GOLDEN_MOST = 10000 };
+
+typedef struct golden {
+    char name[192]; /* its record */
+    cls_params params;
+    int32_t breaker; /* a DRY breaker of one token */
+    cls_ids breakers;
+    uint32_t vocab;
+    float logits[GOLDEN_MOST];
+    int32_t history[8]; /* output so far */
+    uint32_t history_count;
+    int is_set;                   /* 1: only the kept tokens are known, `first` to `last` */
+    double expected[GOLDEN_MOST]; /* the final distribution, by id; in a set 1 or 0 */
+    uint32_t kept;
+} golden;
 
 static void must_be(int right, const char *line)
 {
@@ -138,7 +153,8 @@ static void read_golden(golden *g, const char *line)
     }
 }
 
-const golden *goldens(uint32_t *n)
+/* Returns the goldens and their number. Ends the program if the file cannot be read. */
+static const golden *goldens(uint32_t *n)
 {
     static golden all[MOST];
     static uint32_t count;
@@ -158,11 +174,35 @@ const golden *goldens(uint32_t *n)
     return all;
 }
 
-void golden_check(const golden *g, const float *probs, const char *where)
+START_TEST(distributions)
 {
-    for (uint32_t i = 0; i < g->vocab; i++)
-        ck_assert_msg(g->is_set ? (probs[i] > 0.0f) == (g->expected[i] > 0.0)
-                                : fabs((double)probs[i] - g->expected[i]) <= 1e-5,
-                      "%s: %s: token %u: %.9g, not %.9g", where, g->name, i, (double)probs[i],
-                      g->expected[i]);
+    static float probs[GOLDEN_MOST];
+    uint32_t n;
+    const golden *const all = goldens(&n);
+    for (const golden *g = all; g < all + n; g++) {
+        one_result result = {.probs = probs};
+        one_row row = host_row(g->logits, g->vocab, &g->params);
+        row.output = g->history;
+        row.output_count = g->history_count;
+        for (row.position = 0; row.position < (g->is_set ? 1 : 20); row.position++) {
+            must(one_sample(&row, &result));
+            ck_assert_msg(g->expected[result.token] > 0.0, "%s: drew %d", g->name, result.token);
+        }
+        for (uint32_t i = 0; i < g->vocab; i++)
+            ck_assert_msg(g->is_set ? (probs[i] > 0.0f) == (g->expected[i] > 0.0)
+                                    : fabs((double)probs[i] - g->expected[i]) <= 1e-5,
+                          "%s: token %u: %.9g, not %.9g", g->name, i, (double)probs[i],
+                          g->expected[i]);
+        ck_assert_msg(result.kept_count == g->kept, "%s: %u kept, not %u", g->name,
+                      result.kept_count, g->kept);
+        ck_assert(fabs((double)result.logprob_final - log((double)probs[result.token])) < 1e-6);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    fixture_begin(ON_HOST);
+    add_test(distributions);
+    return fixture_end();
 }
