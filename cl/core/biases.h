@@ -8,10 +8,6 @@
 
 #include "core/tiles.h"
 
-/* A request gets CLS_SLOT_BIAS_ROW if it has more than one bias per this many tokens of the
- * vocabulary. */
-#define CLS_BIAS_ROW_PART 128u
-
 CLS_INLINE u32 bias_row_offset(u32 vocab, u32 id) { return state_bitmap(vocab) + id; }
 CLS_INLINE u32 bias_before_offset(u32 vocab, u32 word) { return state_bitmap(vocab) + word; }
 CLS_INLINE u32 bias_list_offset(u32 vocab, u32 index) { return 2 * state_bitmap(vocab) + index; }

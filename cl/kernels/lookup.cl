@@ -11,7 +11,6 @@
 #define DISTANCES 0xfffffu
 #define PLACE(same, distance) (((same) << 20) | (DISTANCES - (distance)))
 #define SAME_OF(place) ((place) >> 20)
-#define DISTANCE_OF(place) (DISTANCES - ((place)&DISTANCES))
 
 /* Returns the best place in the last n tokens of a text, by the whole group; 0 if there is none. */
 static inline u32 find_place(const text *t, u32 n, u32 most, __local u64 *scratch)
@@ -42,7 +41,7 @@ KERNEL void cls_lookup(STEP_PARAMETERS(CLS_LOOKUP_BUFFERS))
     const text t = text_of(slot, kept.ring, kept.n_ring, searches);
     const u32 place =
         find_place(&t, min(t.length, CLS_LAYOUT_HISTORY(s.args->layout)), s.args->max_n, scratch);
-    const u32 distance = DISTANCE_OF(place);
+    const u32 distance = DISTANCES - (place & DISTANCES);
     const int found = place != 0 && SAME_OF(place) >= s.args->min_n;
     const size_t first = wide_offset(s.args->tokens_offset, s.args->ids_apart, request),
                  stride = (size_t)u64_of(s.args->ids_stride);

@@ -7,13 +7,11 @@
 #include "row/measure.cl"
 #include "draw/draw.cl"
 
-#define LATEST 8
-
 /* Returns a digest of the request's state, which must be the same on all shards. Of the text it has
  * the length and the latest tokens that are stored in order. */
 static inline u32 state_digest(__global const cls_slot *slot, const slot_state *s, u64 bits)
 {
-    const u32 latest = min(min(slot->length, s->n_ring), (u32)LATEST);
+    const u32 latest = min(min(slot->length, s->n_ring), 8u);
     u32 hash = shard_mix(slot->position, slot->outputs);
     hash = shard_mix(shard_mix(hash, slot->length), slot->stopped);
     hash = shard_mix(shard_mix(hash, (u32)slot->adaptive.mu), slot->adaptive.sum);

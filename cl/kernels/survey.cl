@@ -7,13 +7,6 @@
 #include "row/survey_cpu.cl"
 #include "row/survey_groups.cl"
 
-/* The tile after the row's last one. */
-#if SHARD
-#define END_TILE ((r.last + CLS_TILE - 1) / CLS_TILE)
-#else
-#define END_TILE tiles
-#endif
-
 KERNEL void cls_survey(STEP_PARAMETERS(CLS_SURVEY_BUFFERS))
 {
     const step_args s = STEP_OF(CLS_SURVEY_BUFFERS);
@@ -29,7 +22,8 @@ KERNEL void cls_survey(STEP_PARAMETERS(CLS_SURVEY_BUFFERS))
     const row_logits r = row_view(&s, row, slot);
     const u32 first = ROW_FIRST(&r) / CLS_TILE + get_group_id(0) * tiles_per_group;
     const u32 skipped = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
-    const u32 last = skipped ? first : min(first + tiles_per_group, END_TILE);
+    const u32 end = (ROW_LAST(&r) + CLS_TILE - 1) / CLS_TILE;
+    const u32 last = skipped ? first : min(first + tiles_per_group, end);
     const u32 raw = has & (CLS_RAW | CLS_RAW_MASS);
     const u32 needs_mass = raw || slot < 0 ? raw : r.slot->flags & CLS_SLOT_TOTAL;
     const f32 scale = raw || slot < 0 ? CLS_LOG2E : r.slot->total_scale;

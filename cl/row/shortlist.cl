@@ -148,7 +148,6 @@ ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *l
 #if WGS == 1
 /* Raises a key that the first k tokens reach, in a row of so few max tiles that these bound little:
  * to read them some times more takes less than to collect and sort what is not needed. */
-#define FEW_TILES 256u
 static inline i32 raise_bound(const row_logits *r, u32 k, i32 lo, i32 max_key, __local u64 *scratch)
 {
     i32 hi = max_key + 1; /* fewer than k tokens reach it */
@@ -175,17 +174,16 @@ static inline i32 raise_bound(const row_logits *r, u32 k, i32 lo, i32 max_key, _
  * collect() serves to count, too: it is there anyway, and it ends where there are too many. Halves
  * are in turn those of the floats and of the keys, as lo may be far away. A bound by tiles is near:
  * first it is an eighth. */
-#define MOST_HALVINGS 70u
 ONE_COPY i32 collect_first(const row_logits *r, u32 k, i32 lo, i32 max_key, shortlist *list)
 {
 #if WGS == 1
-    if (k != 0 && max_tiles(r) < min(4 * k, FEW_TILES))
+    if (k != 0 && max_tiles(r) < min(4 * k, 256u))
         lo = raise_bound(r, k, lo, max_key, list->scratch);
 #endif
     i32 at = lo, hi = max_key + 1; /* fewer than k tokens reach hi */
     u32 over = 0, ties = ALL_TIES;
     SHORT_LOOP
-    for (u32 round = 0; round < MOST_HALVINGS; round++) {
+    for (u32 round = 0; round < 70; round++) {
         const int fits = collect(r, at, CLS_KEY_INF, ties, list);
         if (fits && (round == 0 || list->n >= k))
             return ties == ALL_TIES ? at : at + 1;

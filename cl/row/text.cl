@@ -182,7 +182,6 @@ static inline u32 text_next(__global const cls_slot *slot, __global const u32 *a
     return ended;
 }
 
-#define ENTRY_KIND (CLS_ENTRY_ID | CLS_ENTRY_OUTPUT)
 #define DIFFERS(at) (text_entry(t, (at) + n) ^ text_entry(t, at))
 /* Returns how many entries before the end of a text, which an entry follows, equal those n entries
  * earlier in the bits of `kind`; at most `most`. An item that is alone in its group takes eight a
@@ -221,8 +220,8 @@ static inline u32 finds_loop(__global const cls_slot *slot, const text *t, u32 e
                   reach = min(slot->loop_max * repeats, most);
         u32 n = first;
         while (n * repeats <= reach) {
-            const u32 same = entries_alike(t, entry, n, reach - n, ENTRY_KIND), all = same + n,
-                      loop = max((shortest + n - 1) / n, 1u) * n;
+            const u32 same = entries_alike(t, entry, n, reach - n, CLS_ENTRY_ID | CLS_ENTRY_OUTPUT),
+                      all = same + n, loop = max((shortest + n - 1) / n, 1u) * n;
             found |= (u32)(loop * repeats <= all);
             n += same < n ? stride : ((same - n) / stride + 1) * stride;
         }

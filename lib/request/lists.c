@@ -206,7 +206,7 @@ static uint32_t merge_biases(const writer *w, const cls_list_param *l)
 
 /* Many biases are stored as a row of all tokens, which is added in vectors. A bias of a list takes
  * some 15 ns wherever logits are read, a vector of the row 5 ns. */
-static int biases_are_row(uint32_t n, uint32_t vocab) { return n > vocab / CLS_BIAS_ROW_PART; }
+static int biases_are_row(uint32_t n, uint32_t vocab) { return n > vocab / 128; }
 
 static void write_biases(writer *w, const cls_list_param *l)
 {
