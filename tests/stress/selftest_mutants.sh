@@ -28,18 +28,18 @@ cat >"$dir/table" <<'END'
 1@biases@return x + bias;@return x - bias;
 1@p-less@at_key(w, depth_q20_key(w->top, w->scale, p_less_depth(@at_key(w, 0x00400000 + depth_q20_key(w->top, w->scale, p_less_depth(
 1@infill@u32 shares = only_ends ? 0 : 5,@u32 shares = only_ends ? 0 : 2,
-1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
-1@verify: match@v->nodes[at]) == out.token ? at : last;@v->nodes[at]) != out.token ? at : last;
-1@verify: block@*prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);@*prefix_prob = ratio_q63(*prefix_prob, out->draft_prob, out->target_prob);
+1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]))@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]))
+1@verify: match@at = child_with(v, w->row, token, &children);@at = child_with(v, w->row, token + 1, &children);
+1@verify: block@prefix_prob = ratio_q63(prefix_prob, p, q);@prefix_prob = ratio_q63(prefix_prob, q, p);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
 2@top-a@return mass_q20(mass, top, scale) + a + 8;@return mass_q20(mass, top, scale) / 2 + a + 8;
 2@top-n-sigma@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@w->mean = mean_depth_q20(@w->mean = 1000000u + mean_depth_q20(
-2@XTC@row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 < w->slot->xtc;@row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 >= w->slot->xtc;
+2@XTC@row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 <@row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 >=
 2@logprobs@to_row_units(row_mass[tile],@to_row_units(row_mass[tile] >> 1,
 2@forced tokens@found |= (u32)(loop * repeats <= all);@found |= (u32)(loop * repeats > all);
-2@verify: standard@taken = accepts(bits, out.target_prob, out.draft_prob);@taken = accepts(bits, out.draft_prob, out.target_prob);
+2@verify: standard@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), p, q);@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), q, p);
 3@history@length - h->allowed + 1;@length - h->allowed + 2;
 3@shortlist@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) > (IV)((i32)i)));
 3@min-p@at_key(w, depth_key(w->top, w->scale, w->slot->min_p));@at_key(w, depth_key(w->top, w->scale, w->slot->min_p * 0.5f));
@@ -47,14 +47,14 @@ cat >"$dir/table" <<'END'
 3@forced tokens@return answer_of(s, slot);@return slot;
 3@mirostat@mu = surprise > tau ? mu - by : mu + by;@mu = surprise > tau ? mu + by : mu - by;
 3@verify: typical@whole < max(args->epsilon, args->delta + entropy);@whole > max(args->epsilon, args->delta + entropy);
-3@verify: match@const u32 ended = ends_request(v->slot, lists_of(v->s, v->slot), (u32)out.token, outputs);@const u32 ended = 1u;
+3@verify: match@ended = text_follow(slot, s->lists, &t, (u32)token, 1, v->scratch);@ended = 1u;
 4@top-k@reach(w, 1, (u32)w->slot->top_k);@reach(w, 1, (u32)w->slot->top_k + 1);
 4@top-p@return list_reach(&w->list, 0, w->c.kept, 0, w->target);@return 1 + list_reach(&w->list, 0, w->c.kept, 0, w->target);
 4@search@list_reach(list, 0, list->n, base, target) : list->n + 1;@1 + list_reach(list, 0, list->n, base, target) : list->n + 1;
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = *drawn - sum;@rest = (*drawn - sum) >> 1;
 5@shards@m->z[id] = float_of_key(key);@m->z[id ^ 1] = float_of_key(key);
-5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
+5@report@set.key = out->cut_key;@set.key = out->cut_key + 4096;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));
 4@forced tokens@forced = emits = mask_allows(&s, row, (u32)due) &&@forced = emits = due >= 0 &&
