@@ -12,8 +12,6 @@
 #include "judge.h"
 #include "model.h"
 
-enum { SLOTS = 64 };
-
 typedef struct named {
     const char *name;
     model m;
@@ -23,7 +21,7 @@ static struct {
     const run_side *side;
     const run_statement *s;
     uint32_t slots;
-    model *slot; /* [SLOTS] */
+    model *slot; /* [slots] */
     named *saved;
     uint32_t n_saved;
     uint64_t rows, drafts, outputs; /* that were judged */
@@ -57,7 +55,7 @@ static bool was_refused(void)
 
 static model *model_of(int32_t slot)
 {
-    return slot >= 0 && (uint32_t)slot < j.slots && slot < SLOTS ? &j.slot[slot] : NULL;
+    return slot >= 0 && (uint32_t)slot < j.slots ? &j.slot[slot] : NULL;
 }
 
 /* A list of the statement, which may be on the device. */
@@ -588,8 +586,8 @@ static void begin_sampler(const run_side *side)
 {
     const cls_sampler_options *const o = &side->sampler_options;
     j.slots = o->slot_count;
-    j.slot = cli_alloc(SLOTS, sizeof *j.slot);
-    for (int i = 0; i < SLOTS; i++) {
+    j.slot = cli_alloc(j.slots, sizeof *j.slot);
+    for (uint32_t i = 0; i < j.slots; i++) {
         j.slot[i].vocab = o->vocab;
         j.slot[i].history = o->max_history;
         j.slot[i].rollback = o->max_rollback;
