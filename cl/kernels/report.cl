@@ -206,7 +206,7 @@ ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlis
     shortlist list = *the_list;
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
     const int behind = is_behind(s, group);
-    const u32 row = behind ? 0u : group;
+    const u32 row = behind ? 0u : group, place = output_index(s, group);
     const i32 slot_index = behind ? -1 : row_slot(s, row);
     const row_logits r = row_view(s, row, slot_index);
     const cls_row out = s->rows[row];
@@ -229,19 +229,18 @@ ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlis
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
-        report_given(s, &t, &r, no_token, output_index(s, group), first, min(each, given_n - first),
-                     &list);
+        report_given(s, &t, &r, no_token, place, first, min(each, given_n - first), &list);
     } else if (part == REPORT_TOKEN) {
-        report_drawn(s, &t, &r, out.token, no_token, !out.forced, output_index(s, group), &list);
+        report_drawn(s, &t, &r, out.token, no_token, !out.forced, place, &list);
     } else if (part == REPORT_WHOLE) {
-        report_whole(s, &t, no_token, row, output_index(s, group), &list);
+        report_whole(s, &t, no_token, row, place, &list);
     } else if (listed_n > 0) {
         if (no_token)
             list.n = 0;
         else if (!t.listed)
             report_first(&t, max_key, listed_n, &list);
         list_sort(&list);
-        report_top(s, &t, &list, output_index(s, group));
+        report_top(s, &t, &list, place);
     }
 }
 
