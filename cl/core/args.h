@@ -46,10 +46,10 @@ typedef struct cls_args {
     u32 given_each;   /* ids that a group of the report handles */
     u32 set_capacity; /* ids of a row's kept set; with offsets those of all rows */
     cls_wide logits_map_offset;
-    /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
-    u32 first, last, shards, partial_words, whole_tiles;
-    u32 requests;             /* of cls_verify() and cls_draft() */
-    u32 min_n, max_n, drafts; /* of cls_draft(); its draft_ids are at tokens_offset */
+    u32 first, last; /* a row's tokens, or those of a shard: first to last - 1 */
+    u32 shards, partial_words, whole_tiles; /* of a shard; the bytes of a partial as words */
+    u32 requests;                           /* of cls_verify() and cls_draft() */
+    u32 min_n, max_n, drafts;               /* of cls_draft(); its draft_ids are at tokens_offset */
     cls_wide ids_stride;
     cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */

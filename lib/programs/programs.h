@@ -27,7 +27,6 @@ enum cls_kernel {
     CLS_RESIDUAL,
     CLS_VERIFY,
     CLS_LOOKUP,
-    CLS_SHARD_SURVEY,
     CLS_PARTIAL,
     CLS_MERGE,
     CLS_KERNELS
@@ -40,8 +39,7 @@ const char *cls_kernel_name(enum cls_kernel kernel);
 static inline int cls_kernel_covers_tiles(enum cls_kernel kernel)
 {
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ||
-           kernel == CLS_KEPT || kernel == CLS_RESIDUAL || kernel == CLS_WATERMARK ||
-           kernel == CLS_SHARD_SURVEY;
+           kernel == CLS_KEPT || kernel == CLS_RESIDUAL || kernel == CLS_WATERMARK;
 }
 
 /* -------------------------------------------------------------- table.c */
@@ -80,8 +78,6 @@ enum {
     CLS_VERIFY_0,
     CLS_VERIFY_1,
     CLS_LOOKUP_0,
-    CLS_SHARD_SURVEY_0,
-    CLS_SHARD_SURVEY_1,
     CLS_PARTIAL_0,
     CLS_MERGE_0,
     CLS_VARIANTS /* at most 64, since a cls_variant_set has a bit for each */

@@ -180,7 +180,7 @@ static cl_int launch_survey(cls_shard *h, cls_commands *c)
 {
     const uint32_t per_group = shard_tiles_per_group(h);
     const size_t groups[2] = {(own_tiles(h) + per_group - 1) / per_group, h->plan.step.rows};
-    const cls_arguments a = arguments_of(h, CLS_SHARD_SURVEY);
+    const cls_arguments a = arguments_of(h, CLS_SURVEY);
     return cls_commands_launch(c, &a, groups, NULL);
 }
 

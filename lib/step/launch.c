@@ -33,7 +33,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     const cls_step *const step = &plan->step;
     memset(a, 0, sizeof *a);
     cls_operands_args(a, s, plan);
-    a->vocab = s->vocab;
+    a->vocab = a->last = s->vocab;
     a->n_slots = s->slots;
     a->layout = s->layout;
     a->has = has_of(plan, arg_set);

@@ -671,7 +671,6 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
     case CLS_VERIFY:
     case CLS_LOOKUP:
         return (needs & CLS_FEATURE_VERIFY) != 0;
-    case CLS_SHARD_SURVEY:
     case CLS_PARTIAL:
     case CLS_MERGE:
         return (needs & CLS_FEATURE_SHARD) != 0;
