@@ -110,6 +110,7 @@ static inline void judge_drafts(u32 method, verifier *v)
             best_prob = prefix_prob;
             draws = inner && method != CLS_VERIFY_TYPICAL;
         }
+        LOCAL_BARRIER(); /* for a compiler that keeps `inner` once for all items: doc/porting.md */
     }
     if (draws) /* the same for the whole group */
         v->drawn = draw_residual(v, v->first + v->accepted, best_prob);

@@ -110,8 +110,8 @@ typedef struct marked_items {
 static inline void best_of_group(const marked_items *of, cls_marked *best)
 {
 #if WGS > 1
-    for (u32 n = WGS; n > 1; n = (n + 1) / 2) {
-        const u32 other = LOCAL_ID + (n + 1) / 2;
+    for (u32 round = 0; WGS > 1u << round; round++) {
+        const u32 n = (WGS + (1u << round) - 1) >> round, other = LOCAL_ID + (n + 1) / 2;
         LOCAL_BARRIER();
         of->surprise[LOCAL_ID] = best->surprise;
         of->mass[LOCAL_ID] = best->mass;

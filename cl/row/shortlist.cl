@@ -96,8 +96,8 @@ static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, 
     const u32 n = max_tiles(r);
     __local ushort *const tile = (__local ushort *)list->mass;
     u32 larger = 0, equal = 0; /* the number of tokens above lo, and of those with key lo */
-    for (u32 first = 0; first < n; first += WINDOW) {
-        const u32 last = min(first + WINDOW, n);
+    for (u32 window = 0; window < (n + WINDOW - 1) / WINDOW; window++) {
+        const u32 first = window * WINDOW, last = min(first + WINDOW, n);
         const u32 pieces = PIECES * tiles_reaching(r, first, last, lo, tile, list->scratch);
         for (u32 base = 0; base < pieces; base += WGS) {
             const u32 piece = base + LOCAL_ID;
