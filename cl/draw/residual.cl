@@ -54,7 +54,7 @@ static inline int residual_units(const residual *w, u32 tile, cls_unit *unit, cl
     const i32 key = tile_max_key(w->t.r.key, tile);
     draft_tile->max = draft_tile->fraction = 0.0f;
     draft_tile->shift = 0;
-    if (key == CLS_KEY_NONE || key < w->t.set.key)
+    if (key == CLS_KEY_NONE || key < w->t.set.cut.key)
         return 0;
     *unit = report_unit(&w->t, tile * CLS_TILE);
     if (w->d.kind == CLS_DRAFT_LOGITS && w->draft_key != CLS_KEY_NONE)

@@ -120,15 +120,9 @@ ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting
     __global const cls_row *const out = s->rows + row;
     const int has_set = has_kept_set(s, row, slot_index), listed = has_set && out->listed;
     row_logits r = row_view(s, row, slot_index);
-    kept_set set;
-    whole_row(out->top_key, &set);
-    set.key = out->cut_key;
-    set.id = out->cut_id;
-    set.upper_key = out->upper_key;
-    set.upper_first = out->upper_first;
-    set.upper_last = out->upper_last;
-    if (set.key != CLS_KEY_NONE || set.upper_key != CLS_KEY_INF)
-        row_truncate(&r, &set);
+    const cls_cut cut = out->cut;
+    if (cuts_row(&cut))
+        row_truncate(&r, &cut);
     u32 at = 0, total = 0;
     if (!counting) { /* an argument */
         u32 before = 0;
@@ -144,7 +138,7 @@ ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting
     const int writes = !counting && (wants & CLS_WANTS(CLS_OUT_SET_IDS));
     /* The same for the whole group. */
     if (has_set && !listed && (counting || (writes && at < capacity)))
-        at = gather(&r, first, last, max(set.key, CLS_KEY_NONE + 1), at, counting ? 0u : capacity,
+        at = gather(&r, first, last, max(cut.key, CLS_KEY_NONE + 1), at, counting ? 0u : capacity,
                     ids, scratch);
     if (LOCAL_ID == 0 && counting && has_set)
         group_count[group] = at;

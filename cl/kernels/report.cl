@@ -23,7 +23,7 @@ static inline void report_first(const report *t, i32 max_key, u32 wanted, shortl
 {
     i32 lo = report_lowest(t);
     /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. */
-    if (t->set.upper_key == CLS_KEY_INF) {
+    if (t->set.cut.upper_key == CLS_KEY_INF) {
         const i32 bound = tile_bound(&t->r, wanted, max_key, list->scratch);
         lo = lo > bound ? lo : bound;
     }
