@@ -20,14 +20,11 @@ static inline void report_first(const report *t, i32 max_key, u32 wanted, shortl
 /* Fills the list with the tokens of a set that is not a range of the order. */
 static inline void report_listed(const report *t, shortlist *list)
 {
-    list->n = t->n_ids;
     for (u32 i = LOCAL_ID; i < t->n_ids; i += WGS) {
         list->id[i] = (i32)t->ids[i];
         list->key[i] = key_of(load_one(&t->r, t->ids[i]));
     }
-    for (u32 i = t->n_ids + LOCAL_ID; i < LIST && i < t->n_ids + VEC; i += WGS)
-        list->key[i] = CLS_KEY_NONE;
-    BARRIER();
+    list_end(list, t->n_ids);
 }
 
 /* What each of a row's groups reports, by its number in the launch. From REPORT_GIVEN on there is a
@@ -107,10 +104,7 @@ static inline void report_ids(const step_args *s, const report *t, int no_token,
     }
     if (!counted) /* the same for the whole group */
         return;
-    list->n = n;
-    for (u32 i = n + LOCAL_ID; i < LIST && i < n + VEC; i += WGS)
-        list->key[i] = CLS_KEY_NONE;
-    BARRIER();
+    list_end(list, n);
     const u32 edges = order_keys(list, list->id);
     count_keys(&t->r, list->id, edges, list->order, list);
     for (u32 i = LOCAL_ID; i < n; i += WGS)
