@@ -7,8 +7,14 @@
 
 #define CLS_PIVOTS 4
 
-/* `cut` is the last kept token in the order (key descending, id ascending): the lower cut keeps a
- * token if its key is above cut_key, or equal to it and its id at most cut_id. */
+/* What is kept of the order (key descending, id ascending). The lower cut, at the last kept token,
+ * keeps a token if its key is above `key`, or equal to it and its id at most `id`. The upper cut,
+ * of XTC, typical p and the like, removes keys above upper_key, and of those equal to it the ids
+ * outside [upper_first, upper_last]. */
+typedef struct cls_cut {
+    i32 key, id, upper_key, upper_first, upper_last;
+} cls_cut;
+
 typedef struct cls_row {
     u64 mass;    /* of the final set, in row units */
     u64 total;   /* of the whole row, where the chain needs it */
@@ -24,15 +30,11 @@ typedef struct cls_row {
     u32 status; /* bits of cls_row_status */
     u32 state;  /* CLS_RECORD_DONE or CLS_RECORD_SEARCH_* */
     i32 max_key;
-    i32 cut_key;
-    i32 cut_id;
+    cls_cut cut;
     f32 scale;    /* of the final weights */
     u32 no_token; /* no token was drawn from the row */
     i32 top_key;  /* the largest key that is kept: weights and depths are relative to it */
-    i32 upper_key, upper_first, upper_last; /* the upper cut, of XTC, typical p and the like: it
-                                               removes keys above upper_key, and of those equal to
-                                               it the ids outside [upper_first, upper_last] */
-    u32 kept;   /* the number of kept tokens, if `listed` or if they were counted; else 0 */
+    u32 kept;     /* the number of kept tokens, if `listed` or if they were counted; else 0 */
     u32 listed; /* the kept ids lie in the row's part of `row_scratch`: `kept` of them, ascending */
     u32 aim, min_depth; /* of adaptive p: the probability that it aims at, * 2^30, and the least
                            depth that it gives to a token of the set */

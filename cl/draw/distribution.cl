@@ -28,11 +28,7 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     t->scale = out->scale;
     t->exponent = split(float_of_key(out->top_key), out->scale).exponent;
     whole_row(out->top_key, &t->set);
-    t->set.key = out->cut_key;
-    t->set.id = out->cut_id;
-    t->set.upper_key = out->upper_key;
-    t->set.upper_first = out->upper_first;
-    t->set.upper_last = out->upper_last;
+    t->set.cut = out->cut;
     t->set.adapted = !t->greedy && (flags & CLS_SLOT_ADAPTIVE);
     t->set.aim = out->aim;
     t->set.min_depth = out->min_depth;
@@ -41,8 +37,8 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     if (t->listed)
         t->r.truncated =
             0; /* if infill finds nothing, it keeps a token that an earlier stage may have cut */
-    else if (out->cut_key != CLS_KEY_NONE || out->upper_key != CLS_KEY_INF)
-        row_truncate(&t->r, &t->set);
+    else if (cuts_row(&out->cut))
+        row_truncate(&t->r, &t->set.cut);
 }
 
 /* Reports on the raw row at temperature 1, with a given largest key and mass. */
@@ -82,7 +78,7 @@ static inline FV report_kept_v(const report *t, u32 i, FV x)
 /* Returns a key that all tokens of the set reach. */
 static inline i32 report_lowest(const report *t)
 {
-    return t->listed || t->set.key == CLS_KEY_NONE ? CLS_KEY_NONE + 1 : t->set.key;
+    return t->listed || t->set.cut.key == CLS_KEY_NONE ? CLS_KEY_NONE + 1 : t->set.cut.key;
 }
 
 static inline cls_unit report_unit(const report *t, u32 id)

@@ -3,26 +3,36 @@
 #include "core/verify.h"
 #include "draw/distribution.cl"
 
-/* A draft's own distribution, and where those of all drafts are surveyed. */
-typedef struct draft_rows {
-    u32 kind;
-    __global const logit *x; /* or floats, if these are probabilities */
-    __global const i32 *key; /* the survey of the drafts, if these are logits */
-    __global const u64 *mass;
-} draft_rows;
-static inline draft_rows draft_rows_of(const step_args *s, u32 row, u32 draft)
+/* A draft and its own distribution. */
+typedef struct draft_row {
+    u32 kind, id;
+    __global const logit *x;  /* or floats, if these are probabilities */
+    __global const i32 *key;  /* the survey, if these are logits */
+    __global const u64 *mass; /* its masses of tiles */
+    i32 top_key;              /* the largest key, and the reciprocal of their mass */
+    cls_reciprocal reciprocal;
+} draft_row;
+static inline draft_row draft_row_of(const step_args *s, u32 row, u32 draft)
 {
     ARGS const cls_args *const args = s->args;
+    const u32 request = row - draft;
     const size_t offset = (size_t)u64_of(args->draft_offset) +
-                          draft_place(s, row - draft, draft, args->draft_stride, args->draft_apart);
-    draft_rows d;
+                          draft_place(s, request, draft, args->draft_stride, args->draft_apart);
+    draft_row d;
     d.kind = args->draft_kind;
+    d.id = (u32)draft_id(s, request, (i32)draft);
     d.x = d.kind == CLS_DRAFT_PROBS
               ? (__global const logit *)((__global const f32 *)s->draft_x + offset)
               : s->draft_x + offset;
-    d.key = s->raw_key;
-    d.mass = s->raw_mass;
+    d.key = s->raw_key + (size_t)row_max_tiles(s) * draft;
+    d.mass = s->raw_mass + (size_t)row_tiles(s) * draft;
     return d;
+}
+/* Takes what weigh_draft() has left in the record of the row before the draft. */
+static inline void draft_weighed(const cls_row *out, draft_row *d)
+{
+    d->top_key = out->draft_key;
+    d->reciprocal = reciprocal_of(out->draft_mass);
 }
 
 /* Returns the draft that follows a row of a chain; -1: none. */
@@ -33,24 +43,26 @@ static inline i32 draft_after(const step_args *s, u32 row)
     return next >= 0 && parents[next] == nodes[row] ? next : -1;
 }
 
-/* Returns the unit of a tile of a draft's logits; top_key is their largest key. */
-static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 n, i32 top_key)
+/* Returns the unit of a tile of a draft's logits. */
+static inline cls_unit draft_unit(const draft_row *d, u32 tile)
 {
-    const f32 top = float_of_key(top_key);
-    return tile_unit(d->key + (size_t)n * draft, tile, top, split(top, CLS_LOG2E).exponent,
-                     CLS_LOG2E);
+    const f32 top = float_of_key(d->top_key);
+    const cls_unit none = {0.0f, 0.0f, 0};
+    return d->kind != CLS_DRAFT_LOGITS || d->top_key == CLS_KEY_NONE
+               ? none
+               : tile_unit(d->key, tile, top, split(top, CLS_LOG2E).exponent, CLS_LOG2E);
 }
-/* Returns the probability of a token in a draft's distribution. `reciprocal` is that of the mass of
- * the draft's logits. */
-static inline u64 draft_probability(const draft_rows *d, u32 id, const cls_unit *unit,
-                                    const cls_reciprocal *reciprocal)
+/* Returns the probability of a token in a draft's distribution. */
+static inline u64 draft_probability(const draft_row *d, u32 id, const cls_unit *unit)
 {
+    if (d->kind == CLS_DRAFT_NONE)
+        return id == d->id ? CLS_ONE_Q63 : 0;
     if (d->kind == CLS_DRAFT_PROBS)
         return probability_q63(((__global const u32 *)d->x)[id]);
     const f32 z = clean(LOAD(d->x, id));
     return z > CLS_MASKED
                ? fraction_q63(
-                     reciprocal,
+                     &d->reciprocal,
                      to_row_units(weight(z, unit->max, CLS_LOG2E, unit->fraction), unit->shift))
                : 0;
 }
@@ -61,39 +73,30 @@ static inline u64 draft_probability(const draft_rows *d, u32 id, const cls_unit 
 ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, int done, u32 row,
                           cls_row *out, __local u64 *scratch)
 {
-    const u32 n = max_tiles(r);
     const i32 draft = done && !out->no_token ? draft_after(s, row) : -1;
-    const i32 drafted = draft >= 0 ? draft_id(s, row - (u32)draft, draft) : -1;
-    cls_reciprocal reciprocal;
-    cls_unit unit = {0.0f, 0.0f, 0};
     out->target_prob = out->draft_prob = out->draft_mass = 0;
     out->draft_key = CLS_KEY_NONE;
-    if (drafted < 0 || (u32)drafted >= r->vocab || (flags & CLS_SLOT_GREEDY))
+    if (draft < 0 || (flags & CLS_SLOT_GREEDY))
         return; /* the same for the whole group */
-    const draft_rows d = draft_rows_of(s, row, (u32)draft);
-    const u32 id = (u32)drafted;
-    out->draft_prob = CLS_ONE_Q63;
-    if (d.kind == CLS_DRAFT_LOGITS) {
-        out->draft_key = row_max_key(d.key + (size_t)n * draft, n, scratch);
-        out->draft_prob = 0;
-        if (out->draft_key != CLS_KEY_NONE)
-            out->draft_mass =
-                row_total(d.key + (size_t)n * draft, d.mass + (size_t)draft * r->tiles, r->tiles,
-                          float_of_key(out->draft_key), CLS_LOG2E, tile_sums_of(s, row), scratch);
-    }
-    if (d.kind == CLS_DRAFT_PROBS || out->draft_key != CLS_KEY_NONE) {
-        reciprocal = reciprocal_of(out->draft_mass);
-        if (d.kind == CLS_DRAFT_LOGITS)
-            unit = draft_unit(&d, (u32)draft, id / CLS_TILE, n, out->draft_key);
-        out->draft_prob = draft_probability(&d, id, &unit, &reciprocal);
-    }
+    draft_row d = draft_row_of(s, row, (u32)draft);
+    const u32 id = d.id;
+    if (id >= r->vocab) /* none, or not a token */
+        return;
+    if (d.kind == CLS_DRAFT_LOGITS)
+        out->draft_key = row_max_key(d.key, max_tiles(r), scratch);
+    if (out->draft_key != CLS_KEY_NONE)
+        out->draft_mass = row_total(d.key, d.mass, r->tiles, float_of_key(out->draft_key),
+                                    CLS_LOG2E, tile_sums_of(s, row), scratch);
+    draft_weighed(out, &d);
+    cls_unit unit = draft_unit(&d, id / CLS_TILE);
+    out->draft_prob = draft_probability(&d, id, &unit);
     BARRIER(); /* the list of kept ids is complete */
     report t;
     report_final(r, out, flags, kept_ids_of(s, row), &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
     if (z > CLS_MASKED) {
         unit = report_unit(&t, id);
-        reciprocal = reciprocal_of(out->mass);
-        out->target_prob = fraction_q63(&reciprocal, report_mass(&t, z, &unit));
+        const cls_reciprocal whole = reciprocal_of(out->mass);
+        out->target_prob = fraction_q63(&whole, report_mass(&t, z, &unit));
     }
 }

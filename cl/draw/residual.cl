@@ -6,10 +6,8 @@
 /* A row and its draft, for computing the residual. */
 typedef struct residual {
     report t;
-    draft_rows d;
-    u32 draft, drafted; /* the draft and its token */
-    i32 draft_key;
-    cls_reciprocal reciprocal, draft_reciprocal;
+    draft_row d;
+    cls_reciprocal reciprocal;
     u64 prefix_prob;
 } residual;
 
@@ -17,12 +15,9 @@ static inline void residual_of(const step_args *s, const row_logits *r, const cl
                                u32 flags, i32 draft, u64 prefix_prob, residual *w)
 {
     report_final(r, out, flags, kept_ids_of(s, row), &w->t);
-    w->d = draft_rows_of(s, row, (u32)draft);
-    w->draft = (u32)draft;
-    w->drafted = (u32)draft_id(s, row - (u32)draft, draft);
-    w->draft_key = out->draft_key;
+    w->d = draft_row_of(s, row, (u32)draft);
+    draft_weighed(out, &w->d);
     w->reciprocal = reciprocal_of(out->mass);
-    w->draft_reciprocal = reciprocal_of(out->draft_mass);
     w->prefix_prob = prefix_prob;
 }
 
@@ -34,16 +29,11 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
     VSTORE(load_v(&w->t.r, i, kind, CLS_MASKED), x);
     for (u32 j = 0; j < VEC; j++) {
         const f32 z = clean(x[j]);
-        u64 q = 0;
         lane[j] = 0;
         if (!(z > CLS_MASKED) || !(report_kept(&w->t, i + j, z) > CLS_MASKED))
             continue;
-        if (w->d.kind != CLS_DRAFT_NONE)
-            q = draft_probability(&w->d, i + j, draft_tile, &w->draft_reciprocal);
-        else if (i + j == w->drafted)
-            q = CLS_ONE_Q63;
-        lane[j] = residual_q63(fraction_q63(&w->reciprocal, report_mass(&w->t, z, unit)), q,
-                               w->prefix_prob);
+        lane[j] = residual_q63(fraction_q63(&w->reciprocal, report_mass(&w->t, z, unit)),
+                               draft_probability(&w->d, i + j, draft_tile), w->prefix_prob);
     }
 }
 
@@ -52,13 +42,10 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
 static inline int residual_units(const residual *w, u32 tile, cls_unit *unit, cls_unit *draft_tile)
 {
     const i32 key = tile_max_key(w->t.r.key, tile);
-    draft_tile->max = draft_tile->fraction = 0.0f;
-    draft_tile->shift = 0;
-    if (key == CLS_KEY_NONE || key < w->t.set.key)
+    if (key < report_lowest(&w->t))
         return 0;
     *unit = report_unit(&w->t, tile * CLS_TILE);
-    if (w->d.kind == CLS_DRAFT_LOGITS && w->draft_key != CLS_KEY_NONE)
-        *draft_tile = draft_unit(&w->d, w->draft, tile, max_tiles(&w->t.r), w->draft_key);
+    *draft_tile = draft_unit(&w->d, tile);
     return 1;
 }
 

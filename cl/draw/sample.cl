@@ -18,10 +18,8 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
     out->token = invalid_token;
     out->status = slot_index == -1 ? CLS_ROW_SKIPPED : slot_index < 0 ? CLS_ROW_NO_SLOT : 0u;
     out->state = CLS_RECORD_DONE;
-    out->max_key = out->cut_key = out->top_key = CLS_KEY_NONE;
-    out->cut_id = out->upper_last = CLS_MAX_ID;
-    out->upper_key = CLS_KEY_INF;
-    out->upper_first = 0;
+    out->max_key = out->top_key = CLS_KEY_NONE;
+    out->cut = whole_cut();
     out->scale = CLS_LOG2E;
     out->no_token = 1;
     out->kept = out->listed = out->aim = out->min_depth = 0;
@@ -95,7 +93,7 @@ ONE_COPY u64 set_masses(const row_job *w, f32 pass_scale)
                              w->list.scratch);
     } else {
         row_logits r = w->r;
-        row_truncate(&r, &w->c.set);
+        row_truncate(&r, &w->c.set.cut);
         BARRIER(); /* every item has read sums[] */
         fold q = fold_of(float_of_key(w->c.set.top_key), w->c.scale);
         q.out = w->sums;
@@ -142,8 +140,8 @@ static inline void record_set(row_job *w)
     if (w->listed) {
         shortlist *const list = &w->list;
         const u32 end = c->kept != 0 ? (u32)list->order[c->kept - 1] : 0u;
-        c->set.key = list->key[end];
-        c->set.id = list->id[end];
+        c->set.cut.key = list->key[end];
+        c->set.cut.id = list->id[end];
         out->kept = c->kept;
         if (c->weighed != c->scale)
             list_weigh(&w->r, list, float_of_key(c->set.top_key), c->scale);
@@ -152,11 +150,7 @@ static inline void record_set(row_job *w)
 #endif
     if (!c->truncated)
         out->mass = out->total;
-    out->cut_key = c->set.key;
-    out->cut_id = c->set.id;
-    out->upper_key = c->set.upper_key;
-    out->upper_first = c->set.upper_first;
-    out->upper_last = c->set.upper_last;
+    out->cut = c->set.cut;
     out->listed = (u32)c->by_ids;
 }
 

@@ -7,20 +7,6 @@
 #include "draw/distribution.cl"
 #include "row/gather.cl"
 
-/* Writes -1 to ids first to last - 1, except to those before index `count`. */
-static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
-{
-    for (u32 i = first + LOCAL_ID * VEC; i < last; i += WGS * VEC) {
-        if (i >= count && i + VEC <= last) {
-            VSTORE((IV)(-1), ids + i);
-            continue;
-        }
-        SHORT_LOOP
-        for (u32 j = max(i, count); j < min(i + VEC, last); j++)
-            ids[j] = -1;
-    }
-}
-
 /* Returns whether a row has a set, whose slot is slot_index. */
 static inline int has_kept_set(const step_args *s, u32 row, i32 slot_index)
 {
@@ -43,53 +29,30 @@ static inline u32 kept_count(const step_args *s, u32 row)
     return count;
 }
 
-/* Returns where the next row's set begins: behind a set that begins at `at`, if all of it fits. */
-static inline u32 kept_after(u32 at, u32 count, u32 capacity)
-{
-    return count <= capacity - at ? at + count : at;
-}
-
 /* Writes the offsets of all sets: one by one, in the order of the outputs, a set gets what follows
- * if all of it fits. Launch: one group. */
-ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
+ * if all of it fits; four a trip, so that those for 65,535 rows are few enough (rule 5). Launch:
+ * one group. */
+#define PLACE(k) \
+    if (place + k < places) { \
+        const u32 count = (u32)offsets[place + k]; \
+        offsets[place + k] = (i32)at; \
+        at += count <= capacity - at ? count : 0u; \
+    }
+ONE_COPY void kept_places(const step_args *s)
 {
     const u32 capacity = s->args->set_capacity, places = output_count(s);
     __global i32 *const offsets = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS);
     u32 at = 0;
-#if PLACES /* the counts, until the offsets replace them: some places have no row */
+#if PLACES /* some places have no row */
     for (u32 place = LOCAL_ID; place < places; place += WGS)
         offsets[place] = 0;
     BARRIER();
+#endif
     for (u32 row = LOCAL_ID; row < s->args->n_rows; row += WGS)
         offsets[output_index(s, row)] = (i32)kept_count(s, row);
     BARRIER();
-#endif
-    for (u32 first = 0; first < places; first += WGS) {
-        const u32 place = first + LOCAL_ID;
-        u32 count = 0, total;
-        if (place < places)
-            count = PLACES ? (u32)offsets[place] : kept_count(s, place);
-        u32 mine = at + wg_scan_u32(count, scratch, &total);
-        if (total <= capacity - at) { /* the same for the whole group */
-            at += total;
-        } else {
-#if WGS == 1
-            mine = at;
-#else
-            LOCAL_BARRIER();
-            scratch[LOCAL_ID] = (u64)count;
-            LOCAL_BARRIER();
-            /* Two at once, so that the trips for 65,535 rows are few enough (rule 5). */
-            for (u32 j = 0; j < WGS; j += 2) {
-                mine = j == LOCAL_ID ? at : mine;
-                at = kept_after(at, u64_lo(scratch[j]), capacity);
-                mine = j + 1 == LOCAL_ID ? at : mine;
-                at = kept_after(at, j + 1 < WGS ? u64_lo(scratch[j + 1]) : 0u, capacity);
-            }
-#endif
-        }
-        if (place < places)
-            offsets[place] = (i32)mine;
+    for (u32 place = 0; LOCAL_ID == 0 && place < places; place += 4) {
+        CLS_EACH_4(PLACE)
     }
     if (LOCAL_ID == 0)
         offsets[places] = (i32)at;
@@ -120,15 +83,9 @@ ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting
     __global const cls_row *const out = s->rows + row;
     const int has_set = has_kept_set(s, row, slot_index), listed = has_set && out->listed;
     row_logits r = row_view(s, row, slot_index);
-    kept_set set;
-    whole_row(out->top_key, &set);
-    set.key = out->cut_key;
-    set.id = out->cut_id;
-    set.upper_key = out->upper_key;
-    set.upper_first = out->upper_first;
-    set.upper_last = out->upper_last;
-    if (set.key != CLS_KEY_NONE || set.upper_key != CLS_KEY_INF)
-        row_truncate(&r, &set);
+    const cls_cut cut = out->cut;
+    if (cuts_row(&cut))
+        row_truncate(&r, &cut);
     u32 at = 0, total = 0;
     if (!counting) { /* an argument */
         u32 before = 0;
@@ -144,14 +101,15 @@ ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting
     const int writes = !counting && (wants & CLS_WANTS(CLS_OUT_SET_IDS));
     /* The same for the whole group. */
     if (has_set && !listed && (counting || (writes && at < capacity)))
-        at = gather(&r, first, last, max(set.key, CLS_KEY_NONE + 1), at, counting ? 0u : capacity,
+        at = gather(&r, first, last, max(cut.key, CLS_KEY_NONE + 1), at, counting ? 0u : capacity,
                     ids, scratch);
     if (LOCAL_ID == 0 && counting && has_set)
         group_count[group] = at;
     for (u32 i = LOCAL_ID; writes && listed && group == 0 && i < min(total, capacity); i += WGS)
         ids[i] = (i32)kept_ids_of(s, row)[i];
-    if (writes)
-        kept_end(ids, min(first * CLS_TILE, capacity), min(last * CLS_TILE, capacity), total);
+    for (u32 i = max(first * CLS_TILE, total) + LOCAL_ID;
+         writes && i < min(last * CLS_TILE, capacity); i += WGS)
+        ids[i] = -1;
     if (LOCAL_ID == 0 && !counting && group == 0) {
         if (wants & CLS_WANTS(CLS_OUT_SET_COUNTS))
             OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = (i32)total;
@@ -170,7 +128,7 @@ KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 launch)
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_KEPT_BUFFERS);
     if (launch == CLS_KEPT_PLACE)
-        kept_places(&s, scratch);
+        kept_places(&s);
     else
         kept_tiles(&s, GROUP_OF_ALL, get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
 }

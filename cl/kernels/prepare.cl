@@ -12,10 +12,10 @@
 /* Copies the ids of n entries of the ring. */
 static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
 {
-    for (u32 i = LOCAL_ID * 16; i < n; i += WGS * 16) {
-        if (i + 16 <= n)
-            vstore16(vload16(0, ring + i) & CLS_ENTRY_ID, 0, to + i);
-        for (u32 k = i; i + 16 > n && k < n; k++)
+    for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
+        if (i + VEC <= n)
+            VSTORE(VLOAD(ring + i) & CLS_ENTRY_ID, to + i);
+        for (u32 k = i; i + VEC > n && k < n; k++)
             to[k] = ring[k] & CLS_ENTRY_ID;
     }
 }

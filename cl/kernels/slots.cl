@@ -12,14 +12,12 @@
 #define CHANGES 1
 #endif
 
-#define COPY_32(k) \
-    vstore16(vload16(0x##k, from + i), 0x##k, to + i); \
-    vstore16(vload16(0x1##k, from + i), 0x1##k, to + i);
+#define COPY_VECTOR(k) VSTORE(VLOAD(from + i + 0x##k * VEC), to + i + 0x##k * VEC);
 static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
 {
-    const u32 whole = n / 512 * 512;
-    for (u32 i = LOCAL_ID * 512; i < whole; i += WGS * 512) {
-        EACH_16(COPY_32)
+    const u32 whole = n / (16 * VEC) * (16 * VEC);
+    for (u32 i = LOCAL_ID * (16 * VEC); i < whole; i += WGS * (16 * VEC)) {
+        EACH_16(COPY_VECTOR)
     }
     for (u32 i = whole + LOCAL_ID; i < n; i += WGS)
         to[i] = from[i];
@@ -87,8 +85,8 @@ static inline void state_count_as_prompt(const slot_state *s)
 /* The next turn of a conversation: the whole history becomes prompt. */
 static inline void state_turn(cls_slot *slot, const slot_state *s, __local u64 *scratch)
 {
-    for (u32 i = LOCAL_ID * 16; i < s->n_ring; i += WGS * 16)
-        vstore16(vload16(0, s->ring + i) & ~(CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST), 0, s->ring + i);
+    for (u32 i = LOCAL_ID * VEC; i < s->n_ring; i += WGS * VEC)
+        VSTORE(VLOAD(s->ring + i) & ~(CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST), s->ring + i);
     if (s->counting != CLS_COUNTS_NONE && slot->window == 0 && !(slot->flags & CLS_SLOT_SCOPE_ALL))
         state_count_as_prompt(s);
     BARRIER();

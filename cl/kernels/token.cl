@@ -116,8 +116,8 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
     if (!w.out.no_token &&
         (w.flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
         w.out.token = largest(&w.r, w.out.max_key, w.list.scratch);
-        w.out.cut_key = w.out.max_key;
-        w.out.cut_id = w.out.token;
+        w.out.cut.key = w.out.max_key;
+        w.out.cut.id = w.out.token;
         w.out.kept = 1;
     } else if (!w.out.no_token) {
         chain_begin(w.out.max_key, &w.c);

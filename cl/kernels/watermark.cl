@@ -81,7 +81,7 @@ static inline void mark_drawn(const report *t, u32 id, const u32 *state, const u
 static inline void mark_tiles(const report *t, u32 first, u32 last, const u32 *state,
                               const u32 *key, cls_marked *best)
 {
-    const i32 least = t->listed ? CLS_KEY_NONE + 1 : max(t->set.key, CLS_KEY_NONE + 1);
+    const i32 least = report_lowest(t);
     for (u32 tile = first; tile < last; tile++) {
         if (tile_max_key(t->r.key, tile) < least) /* the same for the whole group */
             continue;

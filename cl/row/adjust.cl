@@ -231,16 +231,17 @@ static inline FV truncate_v(const row_logits *r, u32 i, FV x)
     const IV id = LANES + (IV)((i32)i);
     /* Keys where they must be equal, floats where not: keys alone spill in cls_verify. */
     const IV bits = AS_IV(x), key = bits ^ ((bits >> 31) & 0x7fffffff); /* key_of() */
-    IV out = (x > above(r->upper_key)) | (x <= above(r->cut_key - 1)) |
-             ((key == r->cut_key) & (id > (IV)(r->cut_id)));
-    out |= (key == r->upper_key) & ((id < (IV)(r->upper_first)) | (id > (IV)(r->upper_last)));
+    IV out = (x > above(r->cut.upper_key)) | (x <= above(r->cut.key - 1)) |
+             ((key == r->cut.key) & (id > (IV)(r->cut.id)));
+    out |= (key == r->cut.upper_key) &
+           ((id < (IV)(r->cut.upper_first)) | (id > (IV)(r->cut.upper_last)));
     return out ? (FV)(CLS_MASKED) : x;
 }
 static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
 {
     const i32 key = key_of(x), id = (i32)i;
-    if (key > r->upper_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
-        (key == r->upper_key && (id < r->upper_first || id > r->upper_last)))
+    if (key > r->cut.upper_key || key < r->cut.key || (key == r->cut.key && id > r->cut.id) ||
+        (key == r->cut.upper_key && (id < r->cut.upper_first || id > r->cut.upper_last)))
         return CLS_MASKED;
     return x;
 }

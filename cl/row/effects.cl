@@ -164,7 +164,7 @@ static inline void mark_chunk(const history_effects *p, u32 id, u32 pack, __loca
 static inline void clear_marks(const history_effects *p, u32 vocab)
 {
     BARRIER();
-    for (u32 w = LOCAL_ID * 16; w < state_bitmap(vocab); w += WGS * 16)
-        vstore16((uint16)(0u), 0, p->marks + w);
+    for (u32 w = LOCAL_ID * VEC; w < state_bitmap(vocab); w += WGS * VEC)
+        VSTORE((UV)(0u), p->marks + w);
     BARRIER();
 }

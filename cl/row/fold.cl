@@ -174,7 +174,7 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
               hole = above(q->hole_lo), hole_end = above(q->hole_hi);
     const kept_set *const set = q->set;
     const i32 exponent = split(top, scale).exponent,
-              cut = r->truncated && r->cut_key != CLS_KEY_NONE ? r->cut_key - 1 : CLS_KEY_NONE,
+              cut = r->truncated && r->cut.key != CLS_KEY_NONE ? r->cut.key - 1 : CLS_KEY_NONE,
               lowest = cut > q->lo ? cut : q->lo;
     const f32 least = least_above(r, above(lowest));
     const u32 sums = IS(BOUNDS) ? CLS_PIVOTS : 1;

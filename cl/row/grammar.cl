@@ -8,11 +8,11 @@
 static inline void write_own(__global u32 *own, __global const u32 *g, u32 state, u32 bitmap,
                              __global const u32 *allowed, u32 words)
 {
-    for (u32 w = LOCAL_ID * 16; w < words; w += WGS * 16) {
-        uint16 ids = (uint16)(0u);
+    for (u32 w = LOCAL_ID * VEC; w < words; w += WGS * VEC) {
+        UV ids = (UV)(0u);
         if (bitmap != 0)
-            ids = vload16(0, g + bitmap + w) & vload16(0, allowed + w);
-        vstore16(ids, 0, own + w);
+            ids = VLOAD(g + bitmap + w) & VLOAD(allowed + w);
+        VSTORE(ids, own + w);
     }
     if (bitmap != 0 || state >= g[CLS_GRAMMAR_STATES])
         return;
@@ -21,7 +21,7 @@ static inline void write_own(__global u32 *own, __global const u32 *g, u32 state
     for (u32 i = record[0]; i < record[2]; i += 2)
         for (u32 k = begin[g[i]]; k < begin[g[i] + 1]; k++) {
             const u32 w = g[k] >> 5, bit = 1u << (g[k] & 31);
-            if (w / 16 % WGS == LOCAL_ID && (allowed == 0 || (allowed[w] & bit)))
+            if (w / VEC % WGS == LOCAL_ID && (allowed == 0 || (allowed[w] & bit)))
                 own[w] |= bit;
         }
 }

@@ -174,19 +174,19 @@ static inline void set_above(const row_job *w, const measure *m, i32 hi, i32 hol
 /* Sets the key of an upper cut: all tokens of that key are kept that were. */
 static inline void upper_cut(kept_set *set, i32 key)
 {
-    if (key != set->upper_key) {
-        set->upper_first = 0;
-        set->upper_last = CLS_MAX_ID;
+    if (key != set->cut.upper_key) {
+        set->cut.upper_first = 0;
+        set->cut.upper_last = CLS_MAX_ID;
     }
-    set->upper_key = key;
+    set->cut.upper_key = key;
 }
 
 /* After an upper cut: sets the set's largest key. An upper cut is at that key, or there is none. */
 static inline void new_top(kept_set *set, i32 upper_before, i32 top)
 {
-    if (set->upper_key != top)
+    if (set->cut.upper_key != top)
         upper_cut(set, top);
-    if (top == set->top_key && set->upper_first == 0 && set->upper_last == CLS_MAX_ID)
+    if (top == set->top_key && set->cut.upper_first == 0 && set->cut.upper_last == CLS_MAX_ID)
         upper_cut(set, upper_before);
     set->top_key = top;
 }

@@ -43,14 +43,14 @@ static inline window window_of(const row_logits *r, u32 tile)
     window w = {CLS_MASKED, CLS_INF, 0};
     if (r->truncated) {
         const i32 first = (i32)(tile * CLS_TILE), last = first + CLS_TILE - 1;
-        const int keeps = last <= r->cut_id, drops = first > r->cut_id,
-                  upper_keeps = first >= r->upper_first && last <= r->upper_last,
-                  upper_drops = last < r->upper_first || first > r->upper_last;
+        const int keeps = last <= r->cut.id, drops = first > r->cut.id,
+                  upper_keeps = first >= r->cut.upper_first && last <= r->cut.upper_last,
+                  upper_drops = last < r->cut.upper_first || first > r->cut.upper_last;
         w.by_id = !(keeps || drops) || !(upper_keeps || upper_drops);
         if (!w.by_id) {
-            if (r->cut_key != CLS_KEY_NONE)
-                w.under = above(drops ? r->cut_key : r->cut_key - 1);
-            w.over = above(upper_keeps ? r->upper_key : r->upper_key - 1);
+            if (r->cut.key != CLS_KEY_NONE)
+                w.under = above(drops ? r->cut.key : r->cut.key - 1);
+            w.over = above(upper_keeps ? r->cut.upper_key : r->cut.upper_key - 1);
         }
     }
     return w;

@@ -81,8 +81,8 @@ static inline u32 add_patches(const history_effects *p, const window_change *c,
 {
     const u32 lid = LOCAL_ID;
     u32 searches = 0;
-    for (u32 i = lid * 16; i < CLS_PATCH_BUCKETS; i += WGS * 16)
-        vstore16((uint16)(0u), 0, p->buckets + i);
+    for (u32 i = lid * VEC; i < CLS_PATCH_BUCKETS; i += WGS * VEC)
+        VSTORE((UV)(0u), p->buckets + i);
     for (u32 i = lid; i < c->n; i += WGS)
         p->patches[2 * i + 1] = 0;
     for (u32 first = 0; first < c->n; first += WGS) {

@@ -11,12 +11,12 @@ static inline u32 repeat_length(const history_effects *p, u32 n, u32 j, u32 know
 {
     u32 z = known;
     while (z < most) {
-        const uint16 a = vload16(0, p->text + j - z - 15),
-                     b = vload16(0, p->text + (n - 1) - z - 15);
-        const u32 unequal = lane_bits_16(a != b); /* lane 15 is compared first */
+        const UV a = VLOAD(p->text + j - z - (VEC - 1)),
+                 b = VLOAD(p->text + (n - 1) - z - (VEC - 1));
+        const u32 unequal = lane_bits(a != b); /* the last lane is compared first */
         if (unequal != 0)
-            return min(z + clz(unequal) - 16, most);
-        z += 16;
+            return min(z + clz(unequal) - (32 - VEC), most);
+        z += VEC;
     }
     return most;
 }

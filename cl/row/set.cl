@@ -6,38 +6,39 @@
 /* The set of kept tokens: a range of the order (key descending, id ascending) between an upper and
  * a lower cut. */
 typedef struct kept_set {
-    i32 key, id;     /* the lower cut */
+    cls_cut cut;
     int untruncated; /* nothing was truncated: masses are rounded down by tiles and not by tokens */
-    i32 upper_key, upper_first, upper_last; /* as in cls_row */
-    i32 top_key; /* the largest kept key, to which weights and depths are relative */
-    int adapted; /* weights are those of adaptive p, from the fields that follow */
+    i32 top_key;     /* the largest kept key, to which weights and depths are relative */
+    int adapted;     /* weights are those of adaptive p, from the fields that follow */
     u32 aim, min_depth;
     u64 mass;
 } kept_set;
 
+static inline cls_cut whole_cut(void)
+{
+    const cls_cut whole = {CLS_KEY_NONE, CLS_MAX_ID, CLS_KEY_INF, 0, CLS_MAX_ID};
+    return whole;
+}
+static inline int cuts_row(const cls_cut *cut)
+{
+    return cut->key != CLS_KEY_NONE || cut->upper_key != CLS_KEY_INF;
+}
+
 static inline void whole_row(i32 max_key, kept_set *set)
 {
-    set->key = CLS_KEY_NONE;
-    set->id = CLS_MAX_ID;
+    set->cut = whole_cut();
     set->untruncated = 0;
-    set->upper_key = CLS_KEY_INF;
-    set->upper_first = 0;
-    set->upper_last = CLS_MAX_ID;
     set->top_key = max_key;
     set->adapted = 0;
     set->aim = set->min_depth = 0;
     set->mass = 0;
 }
 
-/* From now on tokens outside the set read as -inf. */
-static inline void row_truncate(row_logits *r, const kept_set *set)
+/* From now on tokens outside the cut read as -inf. */
+static inline void row_truncate(row_logits *r, const cls_cut *cut)
 {
     r->truncated = 1;
-    r->cut_key = set->key;
-    r->cut_id = set->id;
-    r->upper_key = set->upper_key;
-    r->upper_first = set->upper_first;
-    r->upper_last = set->upper_last;
+    r->cut = *cut;
 }
 
 /* A token's weight in row units is weight << spare_bits() or weight >> lost_bits(). */
@@ -47,9 +48,9 @@ static inline u32 spare_bits(u32 shift) { return (u32)not_negative(13 - (i32)shi
 static inline IV is_kept(const kept_set *set, FV x, u32 i)
 {
     /* Not "& !higher": Oclgrind gets the ! of a vector wrong. */
-    const IV higher = x > above(set->key);
-    const IV equal = (x > above(set->key - 1)) & (x <= above(set->key));
-    return higher | (equal & (LANES + (IV)((i32)i) <= (IV)(set->id)));
+    const IV higher = x > above(set->cut.key);
+    const IV equal = (x > above(set->cut.key - 1)) & (x <= above(set->cut.key));
+    return higher | (equal & (LANES + (IV)((i32)i) <= (IV)(set->cut.id)));
 }
 
 /* Converts a sum of kept weights to row units. Such sums have a unit in which they are exact in

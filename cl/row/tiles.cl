@@ -225,7 +225,7 @@ ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 
     return unit_of(max < top ? max : top, top, exponent, scale);
 }
 
-/* Converts the masses of tiles to row units, in out[tiles]; returns their sum. */
+/* Converts the masses of tiles to row units, in out[tiles] if that is there; returns their sum. */
 ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
                        f32 row_max, f32 scale, __global u64 *out, __local u64 *scratch)
 {
@@ -238,7 +238,8 @@ ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass
         if (key != CLS_KEY_NONE)
             mass = to_row_units(row_mass[t],
                                 unit_of(float_of_key(key), row_max, exponent, scale).shift);
-        out[t] = mass;
+        if (out != 0)
+            out[t] = mass;
         total += mass;
     }
     return wg_mass(total, scratch);

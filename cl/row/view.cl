@@ -42,9 +42,8 @@ typedef struct row_logits {
     u32 dense;       /* 0, or bits of CLS_BIAS_KINDS */
     u32 adjustments; /* ADJUST_*: how the slot changes logits */
     __global const cls_slot *slot;
-    /* If `truncated` is set: the cuts beyond which the row reads as -inf, as in cls_row. */
-    u32 truncated;
-    i32 cut_key, cut_id, upper_key, upper_first, upper_last;
+    u32 truncated; /* beyond the cut the row reads as -inf */
+    cls_cut cut;
 } row_logits;
 
 /* The row's tokens are ROW_FIRST to ROW_LAST - 1. */

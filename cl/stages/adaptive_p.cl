@@ -27,7 +27,7 @@ static inline u64 adapt_row(const row_logits *r, f32 top, f32 scale, kept_set *s
     row_logits own = *r;
     fold q = fold_of(top, scale);
     u64 sum[CLS_PIVOTS];
-    row_truncate(&own, set);
+    row_truncate(&own, &set->cut);
     q.set = set;
     set->min_depth = fold_least_depth(&own, &q, scratch);
     q.out = sums;

@@ -169,7 +169,7 @@ ONE_COPY int run_chain(row_job *w)
 #if SEARCH
         if (!w->listed && (stage != CLS_STAGE_END || w->finds_top)) {
             if (!is_first) {
-                row_truncate(&w->r, &c->set);
+                row_truncate(&w->r, &c->set.cut);
                 w->pass.last.pivot = -1; /* the pass measured the first truncation only */
             }
             if (!is_first || !(is & BY_PASS))

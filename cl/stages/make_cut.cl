@@ -54,7 +54,7 @@ static inline void locate(row_job *w, const measure *m, const interval *within, 
 static inline row_logits row_of_set(const row_job *w, const kept_set *set)
 {
     row_logits r = w->r;
-    row_truncate(&r, set);
+    row_truncate(&r, &set->cut);
     return r;
 }
 
@@ -155,10 +155,10 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
         }
         if (w->cut == CUT_TOP) {
             upper_cut(set, at.key);
-            set->upper_first = at.id;
-        } else if (at.key > set->key || (at.key == set->key && at.id < set->id)) {
-            set->key = at.key;
-            set->id = at.id;
+            set->cut.upper_first = at.id;
+        } else if (at.key > set->cut.key || (at.key == set->cut.key && at.id < set->cut.id)) {
+            set->cut.key = at.key;
+            set->cut.id = at.id;
 #if SEARCH
             w->pass.last = at;
             if (!is_first || w->pass.counts || w->cut == CUT_TYPICAL || attempt > 0)
@@ -174,7 +174,7 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
         w->target = w->slot->min_keep;
     }
     if (w->cut == CUT_TOP || w->cut == CUT_TYPICAL)
-        drop_top(w, before.upper_key);
+        drop_top(w, before.cut.upper_key);
 }
 #endif
 

@@ -92,7 +92,7 @@ ONE_COPY int typical_next(row_job *w, const measure *m, typical_search *t, kept_
         return 0;
     if (t->step == TYPICAL_TIES) {
         upper_cut(set, at->key);
-        set->upper_last = at->id;
+        set->cut.upper_last = at->id;
         at->key = t->lowest;
         at->id = CLS_MAX_ID;
         return 0;

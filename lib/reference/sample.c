@@ -121,8 +121,8 @@ static int draw_token(cls_sampled *w)
     trace->kept = w->n;
     trace->scale = w->scale;
     trace->top_key = key_of(w->top);
-    trace->cut_key = plain ? CLS_KEY_NONE : key_of(w->z[last]);
-    trace->cut_id = plain ? CLS_MAX_ID : (int32_t)last;
+    trace->cut.key = plain ? CLS_KEY_NONE : key_of(w->z[last]);
+    trace->cut.id = plain ? CLS_MAX_ID : (int32_t)last;
     mark_set(w);
     if (slot->flags & CLS_SLOT_GREEDY)
         trace->token = (int32_t)last;
@@ -140,9 +140,9 @@ static void begin_record(cls_sampled *w)
     cls_row *const trace = &w->trace;
     memset(trace, 0, sizeof *trace);
     trace->token = w->row.invalid_token;
-    trace->max_key = trace->top_key = trace->cut_key = CLS_KEY_NONE;
-    trace->cut_id = trace->upper_last = CLS_MAX_ID;
-    trace->upper_key = CLS_KEY_INF;
+    trace->max_key = trace->top_key = trace->cut.key = CLS_KEY_NONE;
+    trace->cut.id = trace->cut.upper_last = CLS_MAX_ID;
+    trace->cut.upper_key = CLS_KEY_INF;
     trace->scale = CLS_LOG2E;
     trace->no_token = 1;
     w->n = 0;

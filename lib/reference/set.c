@@ -132,8 +132,8 @@ uint32_t cls_keep_marked(cls_sampled *w)
 void cls_upper(cls_sampled *w, int32_t first, int32_t last)
 {
     cls_row *const trace = &w->trace;
-    const int same = trace->upper_key == key_of(w->top);
-    trace->upper_key = key_of(w->top);
-    trace->upper_first = first >= 0 ? first : same ? trace->upper_first : 0;
-    trace->upper_last = last >= 0 ? last : same ? trace->upper_last : CLS_MAX_ID;
+    const int same = trace->cut.upper_key == key_of(w->top);
+    trace->cut.upper_key = key_of(w->top);
+    trace->cut.upper_first = first >= 0 ? first : same ? trace->cut.upper_first : 0;
+    trace->cut.upper_last = last >= 0 ? last : same ? trace->cut.upper_last : CLS_MAX_ID;
 }

@@ -35,7 +35,7 @@ cat >"$dir/table" <<'END'
 2@top-n-sigma@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@w->mean = mean_depth_q20(@w->mean = 1000000u + mean_depth_q20(
 2@XTC@row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 <@row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 >=
-2@logprobs@to_row_units(row_mass[tile],@to_row_units(row_mass[tile] >> 1,
+2@logprobs@report_raw(&r, max_key, total, &t);@report_raw(&r, max_key, total / 2, &t);
 2@forced tokens@found |= (u32)(loop * repeats <= all);@found |= (u32)(loop * repeats > all);
 2@verify: standard@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), p, q);@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), q, p);
 3@history@length - h->allowed + 1;@length - h->allowed + 2;
@@ -52,7 +52,7 @@ cat >"$dir/table" <<'END'
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = *drawn - sum;@rest = (*drawn - sum) >> 1;
 5@shards@m->z[id] = float_of_key(key);@m->z[id ^ 1] = float_of_key(key);
-5@report@set.key = out->cut_key;@set.key = out->cut_key + 4096;
+5@report@set.cut = out->cut;@set.cut = out->cut; t->set.cut.key += 4096;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));
 4@forced tokens@forced = emits = mask_allows(&s, row, (u32)due) &&@forced = emits = due >= 0 &&

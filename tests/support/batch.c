@@ -202,13 +202,13 @@ static float adjusted_logit(const batch *b, uint32_t row, uint32_t i)
     return b->adjusted[(size_t)row * b->vocab + i];
 }
 
-static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
+static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_cut *cut)
 {
     const int32_t key = key_of(adjusted_logit(b, row, i)), id = (int32_t)i;
     if (key > cut->upper_key ||
         (key == cut->upper_key && (id < cut->upper_first || id > cut->upper_last)))
         return 0;
-    return key > CLS_KEY_NONE && (key > cut->cut_key || (key == cut->cut_key && id <= cut->cut_id));
+    return key > CLS_KEY_NONE && (key > cut->key || (key == cut->key && id <= cut->id));
 }
 
 /* Returns ceil(u * 2^64 / mass), the least random number that draws unit u < mass. */
@@ -232,7 +232,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
     const cls_row *const trace = &b->trace[row];
     const cls_params *const p = &b->params[row];
     const int adapts = p->adaptive_target >= 0.0f && p->mirostat == 0;
-    const int plain = trace->cut_key == CLS_KEY_NONE && trace->cut_id == CLS_MAX_ID;
+    const int plain = trace->cut.key == CLS_KEY_NONE && trace->cut.id == CLS_MAX_ID;
     uint64_t before = 0, first = 0, end = 0;
     uint32_t kept = 0;
     int32_t token = -1;
@@ -262,9 +262,10 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
                  mass = 0; /* mass of the tile up to i, in the tile's units and in the row's */
         for (uint32_t i = t; i < stop; i++) {
             const uint64_t was = mass;
-            const uint32_t x = is_kept(b, row, i, trace) ? weight(adjusted_logit(b, row, i),
-                                                                  tile_max, scale, unit.fraction)
-                                                         : 0;
+            const uint32_t x =
+                is_kept(b, row, i, &trace->cut)
+                    ? weight(adjusted_logit(b, row, i), tile_max, scale, unit.fraction)
+                    : 0;
             whole += x;
             mass = plain ? to_row_units(whole, unit.shift) : mass + to_row_units(x, unit.shift);
             if (mass == was)
@@ -385,10 +386,10 @@ static void compare_sets(const batch *b, uint32_t row, const char *where)
     if (p->top_p < 1.0f && p->mirostat == 0)
         compare_u64(b, row, where, "top-p's target", d->target, h->target);
     for (uint32_t i = 0; i < b->vocab && !p->infill; i++)
-        ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s",
-                      where, batch_words(b, row), i,
-                      is_kept(b, row, i, d) ? "kept on the device only"
-                                            : "kept in the reference only");
+        ck_assert_msg(is_kept(b, row, i, &d->cut) == is_kept(b, row, i, &h->cut),
+                      "%s: %s: token %u is %s", where, batch_words(b, row), i,
+                      is_kept(b, row, i, &d->cut) ? "kept on the device only"
+                                                  : "kept in the reference only");
     if (d->kept != 0)
         compare_u64(b, row, where, "the number kept", d->kept, b->host[row].kept_count);
     compare_u64(b, row, where, "the top's key", (uint32_t)d->top_key, (uint32_t)h->top_key);

@@ -94,8 +94,8 @@ START_TEST(upper_cuts)
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_aim(b, row, 0, 0); /* fails unless the cuts give the set's mass */
-            cuts += b->trace[row].upper_key != CLS_KEY_INF;
-            within += b->trace[row].upper_last != CLS_MAX_ID;
+            cuts += b->trace[row].cut.upper_key != CLS_KEY_INF;
+            within += b->trace[row].cut.upper_last != CLS_MAX_ID;
         }
         batch_free(b);
     }
