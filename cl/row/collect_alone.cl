@@ -7,6 +7,24 @@
 
 #if WGS == 1 || (SUBGROUPS == 2 && ROW && !defined(ROLLED))
 #define COLLECTS_ALONE
+/* UNROLL vectors, and their hits, a bit each. With vectors of 16 these are all of a max tile, and
+ * stay in registers. */
+#define COLLECT_IS(g) ((x[g] > under) & (x[g] <= over))
+#define COLLECT_ANY(g) any |= COLLECT_IS(g);
+#if WGS == 1
+#define COLLECT_LOAD(i) load_vectors(r, i, kind, least, x);
+#define COLLECT_BITS u64
+#define COLLECT_HITS(g) \
+    hits |= (u64)lane_bits(COLLECT_IS(g)) << (g * VEC); \
+    VSTORE(x[g], lane + g * VEC);
+#define COLLECT_LANE(j) lane[j]
+#else
+#define COLLECT_LOAD(i) x[0] = load_v(r, i, kind, least);
+#define COLLECT_BITS u32
+#define COLLECT_HITS(g) hits = lane_bits(COLLECT_IS(g));
+#define COLLECT_LANE(j) lane_of(x[0], j)
+#endif
+
 /* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
  * of those with key lo only the next *ties. They are written from index `at` on, as far as the
  * list has room. Returns their number, and may stop counting beyond LIST. Where `at` is LIST,
@@ -16,6 +34,9 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
+#if WGS == 1
+    f32 lane[UNROLL * VEC];
+#endif
     for (u32 base = first; base < last && taken - (at < LIST ? 0 : *ties - left) <= LIST;
          base += VEC) {
         u32 tiles = lane_bits(LOAD_KEYS(r->key + base) >= lo);
@@ -26,19 +47,23 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
             /* Reducing a comparison to a scalar costs more than the comparison. So this is done
              * once for a tile first, since a narrow interval misses most tiles. */
             IV any = (IV)(0);
-            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-                const FV x = load_v(r, m * CLS_MAX_TILE + v, kind, least);
-                any |= (x > under) & (x <= over);
+            FV x[UNROLL];
+            for (u32 v = 0; v < CLS_MAX_TILE; v += UNROLL * VEC) {
+                COLLECT_LOAD(m * CLS_MAX_TILE + v)
+                EACH_UNROLLED(COLLECT_ANY)
             }
             if (!ANY(any))
                 continue;
-            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+            for (u32 v = 0; v < CLS_MAX_TILE; v += UNROLL * VEC) {
                 const u32 i = m * CLS_MAX_TILE + v;
-                const FV x = load_v(r, i, kind, least);
+                COLLECT_BITS hits = 0;
+                if (UNROLL * VEC < CLS_MAX_TILE)
+                    COLLECT_LOAD(i)
+                EACH_UNROLLED(COLLECT_HITS)
                 SHORT_LOOP
-                for (u32 hits = lane_bits((x > under) & (x <= over)); hits != 0; hits &= hits - 1) {
+                for (; hits != 0; hits &= hits - 1) {
                     const u32 j = lowest_bit(hits);
-                    const i32 key = key_of(clean(lane_of(x, j)));
+                    const i32 key = key_of(clean(COLLECT_LANE(j)));
                     if (key == lo) {
                         if (left == 0)
                             continue;
