@@ -86,7 +86,7 @@ ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, in
         out->draft_key = row_max_key(d.key, max_tiles(r), scratch);
     if (out->draft_key != CLS_KEY_NONE)
         out->draft_mass = row_total(d.key, d.mass, r->tiles, float_of_key(out->draft_key),
-                                    CLS_LOG2E, tile_sums_of(s, row), scratch);
+                                    CLS_LOG2E, 0, 0, scratch);
     draft_weighed(out, &d);
     cls_unit unit = draft_unit(&d, id / CLS_TILE);
     out->draft_prob = draft_probability(&d, id, &unit);

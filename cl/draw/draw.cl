@@ -22,9 +22,6 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
                ? w
                : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
 }
-/* Returns the sum of a vector of weights. Lanes are at most 2^30 + 128, so 32 bits do not hold it;
- * the halves of the weights are added up separately. */
-static inline u64 vector_mass(UV w) { return ((u64)USUM(w >> 16) << 16) + USUM(w & 0xffffu); }
 /* Returns the token of the vector at id i whose interval contains `drawn`; `sum` is the sum of the
  * tile's weights before the vector. Compilers do not unroll this loop. */
 static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum,
@@ -55,7 +52,7 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
         for (u32 v = first; v < last && here; v++) {
             const u32 i = tile * CLS_TILE + v * VEC;
             const UV w = vector_weights(r, i, kind, unit, scale, set);
-            const u64 next = sum + vector_mass(w);
+            const u64 next = sum + SUM_64(w);
             if (round == 1 && drawn < set_finish(next, unit, set)) {
                 token = draw_lane(w, i, unit, set, sum, drawn);
                 break;

@@ -124,7 +124,7 @@ static inline u64 whole_mass(const merged_row *m, u32 tile, f32 scale, __local u
         SHORT_LOOP
         for (u32 v = LOCAL_ID * VEC; v < CLS_TILE; v += WGS * VEC) {
             const UV w = weight_v(VLOAD(m->z + tile * CLS_TILE + v), top, scale, fraction);
-            mass += ((u64)USUM(w >> 16) << 16) + USUM(w & 0xffffu);
+            mass += SUM_64(w);
         }
     }
     return wg_mass(mass, scratch);

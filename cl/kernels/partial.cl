@@ -84,7 +84,7 @@ ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
     if (max_key == CLS_KEY_NONE)
         return -1; /* the same for the whole group, as below */
     const f32 top = float_of_key(max_key);
-    const u64 total = row_total(merged_key, merged_mass, tiles, top, scale, row_work, scratch);
+    const u64 total = row_total(merged_key, merged_mass, tiles, top, scale, 1, row_work, scratch);
     u64 drawn = u64_mul_hi(bits, total);
     BARRIER();
     const u32 t = find_tile(row_work, tiles, &drawn, scratch);

@@ -160,7 +160,7 @@ ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlis
         max_key = row_max_key(r.key, max_tiles(&r), list.scratch);
         no_token |= max_key == CLS_KEY_NONE;
         const u64 total = row_total(r.key, s->tile_mass + (size_t)row * r.tiles, r.tiles,
-                                    float_of_key(max_key), CLS_LOG2E, 0, list.scratch);
+                                    float_of_key(max_key), CLS_LOG2E, 0, 0, list.scratch);
         report_raw(&r, max_key, total, &t);
     } else {
         report_final(&r, &out, no_token ? 0u : r.slot->flags, kept_ids_of(s, row), &t);

@@ -122,9 +122,9 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
     } else if (!w.out.no_token) {
         chain_begin(w.out.max_key, &w.c);
         if (w.flags & CLS_SLOT_TOTAL)
-            w.out.total =
-                row_total(w.r.key, s->tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
-                          float_of_key(w.out.max_key), w.slot->total_scale, w.sums, w.list.scratch);
+            w.out.total = row_total(w.r.key, s->tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
+                                    float_of_key(w.out.max_key), w.slot->total_scale, 1, w.sums,
+                                    w.list.scratch);
         BARRIER();
         if (CHAIN == 0 || chain_is_untruncated(w.flags, w.slot->chain[0], w.slot->adaptive.mu)) {
             w.c.set.untruncated = 1;

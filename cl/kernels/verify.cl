@@ -145,8 +145,7 @@ static inline int is_relaxed(const verifier *v, u32 row, u32 id)
     if (flags & CLS_SLOT_GREEDY)
         report_raw(&r, out.max_key,
                    row_total(r.key, s->tile_mass + (size_t)row * r.tiles, r.tiles,
-                             float_of_key(out.max_key), CLS_LOG2E, tile_sums_of(s, row),
-                             v->scratch),
+                             float_of_key(out.max_key), CLS_LOG2E, 0, 0, v->scratch),
                    &t);
     else
         report_final(&r, &out, flags, kept_ids_of(s, row), &t);

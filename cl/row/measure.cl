@@ -3,18 +3,6 @@
 #include "row/tiles.cl"
 #include "row/set.cl"
 
-#if WGS > 1
-/* The sum of a vector's lanes, each below 2^32. For sums of two vectors of weights this takes 1.5
- * operations a token; a weight_sum would take 4.3 for a share. */
-#define DEFINE_SUM_64(N, HALF) \
-    static inline u64 sum_64_##N(uint##N v) { return sum_64_##HALF(v.lo) + sum_64_##HALF(v.hi); }
-static inline u64 sum_64_2(uint2 v) { return (u64)v.x + v.y; }
-DEFINE_SUM_64(4, 2)
-DEFINE_SUM_64(8, 4)
-DEFINE_SUM_64(16, 8)
-#define SUM_64 CAT(sum_64_, VEC)
-#endif
-
 /* What is summed up above a key: masses at a scale, or the number of tokens. */
 typedef struct measure {
     int counts;

@@ -225,9 +225,10 @@ ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 
     return unit_of(max < top ? max : top, top, exponent, scale);
 }
 
-/* Converts the masses of tiles to row units, in out[tiles] if that is there; returns their sum. */
+/* Returns the sum of the masses of tiles in row units, and if `stores`, a constant, these masses in
+ * out[tiles]. */
 ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
-                       f32 row_max, f32 scale, __global u64 *out, __local u64 *scratch)
+                       f32 row_max, f32 scale, int stores, __global u64 *out, __local u64 *scratch)
 {
     const i32 exponent = split(row_max, scale).exponent;
     u64 total = 0;
@@ -238,7 +239,7 @@ ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass
         if (key != CLS_KEY_NONE)
             mass = to_row_units(row_mass[t],
                                 unit_of(float_of_key(key), row_max, exponent, scale).shift);
-        if (out != 0)
+        if (stores)
             out[t] = mass;
         total += mass;
     }
