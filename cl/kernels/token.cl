@@ -16,13 +16,13 @@ static inline int list_row(row_job *w)
     const row_logits *const r = &w->r;
     shortlist *const list = &w->list;
     const i32 max_key = w->out.max_key;
-    chain_bound b;
-    bound_chain(w->slot, max_key, w->out.total, &b);
-    const int searches =
-        WGS == 1 && r->vocab > LIST && b.k > CLS_LISTED_TOP_K && (w->flags & CLS_SLOT_SEARCH);
     SHORT_LOOP
-    for (u32 attempt = searches ? 2u : 0u; attempt < 2; attempt++) {
+    for (u32 attempt = 0; attempt < 2; attempt++) {
+        chain_bound b;
+        bound_chain(w->slot, max_key, w->out.total, &b);
         i32 lo = b.lowest;
+        if (WGS == 1 && r->vocab > LIST && b.k > CLS_LISTED_TOP_K && (w->flags & CLS_SLOT_SEARCH))
+            break;
         if (attempt == 0 && r->vocab <= LIST) {
             lo = CLS_KEY_NONE + 1;
         } else if (attempt == 0 && b.k != 0) {

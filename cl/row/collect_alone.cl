@@ -26,19 +26,17 @@
 #endif
 
 /* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
- * of those with key lo only the next *ties. They are written from index `at` on, as far as the
- * list has room. Returns their number, and may stop counting beyond LIST. Where `at` is LIST,
- * nothing is written, and ties do not count towards that limit, because the caller limits them. */
-static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo, i32 hi, u32 *ties,
+ * of those with key lo only ids up to `limit`. They are written from index `at` on, as far as the
+ * list has room. Returns their number, and may stop counting beyond LIST. */
+static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo, i32 hi, i32 limit,
                                 u32 at, shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
-    u32 taken = 0, left = *ties;
+    u32 taken = 0;
 #if WGS == 1
     f32 lane[UNROLL * VEC];
 #endif
-    for (u32 base = first; base < last && taken - (at < LIST ? 0 : *ties - left) <= LIST;
-         base += VEC) {
+    for (u32 base = first; base < last && taken <= LIST; base += VEC) {
         u32 tiles = lane_bits(LOAD_KEYS(r->key + base) >= lo);
         SHORT_LOOP
         for (; tiles != 0; tiles &= tiles - 1) {
@@ -64,11 +62,8 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
                 for (; hits != 0; hits &= hits - 1) {
                     const u32 j = lowest_bit(hits);
                     const i32 key = key_of(clean(COLLECT_LANE(j)));
-                    if (key == lo) {
-                        if (left == 0)
-                            continue;
-                        left--;
-                    }
+                    if (key == lo && (i32)(i + j) > limit)
+                        continue;
                     if (at + taken < LIST) {
                         list->key[at + taken] = key;
                         list->id[at + taken] = (i32)(i + j);
@@ -78,32 +73,23 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
             }
         }
     }
-    *ties = left;
     return taken;
 }
 
-static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
+static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, i32 limit, shortlist *list)
 {
 #if WGS == 1
-    return collect_alone(r, 0, max_tiles(r), lo, hi, &ties, 0, list);
+    return collect_alone(r, 0, max_tiles(r), lo, hi, limit, 0, list);
 #else
     /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
      * it. So ids stay in order without sorting. */
     const u32 n = max_tiles(r), per_item = (n / VEC + WGS - 1) / WGS * VEC;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
-    u32 quota = ALL_TIES, at = 0, total = 0;
+    u32 at = LIST, total = 0;
     for (u32 write = 0; write < 2 && total <= LIST; write++) {
-        const u32 count = collect_alone(r, first, last, lo, hi, &quota, write ? at : LIST, list);
-        if (write == 0) { /* the same for the whole group */
-            u64 all;
-            const u32 my_ties = ALL_TIES - quota;
-            const u64 before =
-                wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
-            quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
-            at = u64_hi(before) + min(u64_lo(before), ties);
-            /* If an item stopped counting, the total is still larger than LIST. */
-            total = u64_hi(all) + min(u64_lo(all), ties);
-        }
+        const u32 count = collect_alone(r, first, last, lo, hi, limit, at, list);
+        if (write == 0) /* the same for the whole group */
+            at = wg_scan_u32(count, list->scratch, &total);
     }
     return total;
 #endif

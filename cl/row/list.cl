@@ -28,8 +28,6 @@ typedef struct shortlist {
     shortlist NAME = {0, 0, 0, 0, 0, NAME##_scratches, 0}
 #endif
 
-#define ALL_TIES 0x7fffffffu
-
 /* Ends the list behind its first n entries. */
 static inline void list_end(shortlist *list, u32 n)
 {

@@ -31,7 +31,7 @@ static inline int locate_in_list(const row_logits *r, const measure *m, u64 targ
             lo = edge;
     }
     c->pivot = c->from_below ? b->lo_pivot : b->hi_pivot;
-    if (lo >= b->lo && lo < hi && hi <= b->hi && collect(r, lo + 1, hi, ALL_TIES, list)) {
+    if (lo >= b->lo && lo < hi && hi <= b->hi && collect(r, lo + 1, hi, CLS_MAX_ID, list)) {
         list_measure(r, list, m);
         const u64 base = c->from_below ? b->at_lo - list_mass(list, list->n) : b->at_hi;
         c->kept = base < target ? list_reach(list, 0, list->n, base, target) : list->n + 1;

@@ -33,13 +33,11 @@ static inline u32 piece_bits(const FV *x, f32 from, f32 to)
     return bits;
 }
 
-/* Returns which tokens of the piece that begins at token i are above `under` and not above `over`,
- * and in *ties which of these are not above `tied`. */
-static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f32 under, f32 tied,
-                             f32 over, u32 *ties)
+/* Returns which tokens of the piece that begins at token i are above `under` and not above `over`.
+ */
+static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f32 under, f32 over)
 {
     u32 hits = 0;
-    *ties = 0;
     if (kind == TILE_RAW) {
         FV x[PIECE_VECTORS];
 #if WIDE
@@ -50,17 +48,11 @@ static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f3
         {
             EACH_OF_PIECE(PIECE_LOAD)
         }
-        hits = piece_bits(x, under, over);
-        if (hits != 0)
-            *ties = piece_bits(x, under, tied);
-        return hits;
+        return piece_bits(x, under, over);
     }
     SHORT_LOOP
-    for (u32 v = 0; v < PIECE_VECTORS; v++) {
-        const FV x = load_v(r, i + v * VEC, kind, least);
-        hits |= piece_lanes(x, under, over) << v * VEC;
-        *ties |= piece_lanes(x, under, tied) << v * VEC;
-    }
+    for (u32 v = 0; v < PIECE_VECTORS; v++)
+        hits |= piece_lanes(load_v(r, i + v * VEC, kind, least), under, over) << v * VEC;
     return hits;
 }
 
@@ -86,59 +78,55 @@ static inline u32 tiles_reaching(const row_logits *r, u32 first, u32 last, i32 l
     return total;
 }
 
-/* Collects the tokens with lo <= key <= hi, of those with key lo the first `ties`; returns their
- * number, which is above LIST if they do not fit. The tiles that can have such a token are found
- * first; then each item reads pieces of them, and a prefix sum says where their tokens go. */
-static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
+/* Collects the tokens with lo <= key <= hi, of those with key lo the ones up to the id `limit`;
+ * returns their number, which is above LIST if they do not fit. The tiles that can have such a
+ * token are found first; then each item reads pieces of them, and a prefix sum says where their
+ * tokens go. */
+static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, i32 limit, shortlist *list)
 {
-    const f32 under = above(lo - 1), tied = above(lo), over = above(hi),
-              least = least_above(r, under);
+    const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     const u32 n = max_tiles(r);
     __local ushort *const tile = (__local ushort *)list->mass;
-    u32 larger = 0, equal = 0; /* the number of tokens above lo, and of those with key lo */
+    u32 found = 0;
     for (u32 window = 0; window < (n + WINDOW - 1) / WINDOW; window++) {
         const u32 first = window * WINDOW, last = min(first + WINDOW, n);
         const u32 pieces = PIECES * tiles_reaching(r, first, last, lo, tile, list->scratch);
         for (u32 base = 0; base < pieces; base += WGS) {
             const u32 piece = base + LOCAL_ID;
-            u32 i = 0, bits = 0, tie_bits = 0;
+            u32 i = 0, bits = 0;
             if (piece < pieces) {
                 const u32 m = tile[piece / PIECES];
                 i = m * CLS_MAX_TILE + piece % PIECES * PIECE;
-                bits = piece_hits(r, i, max_tile_kind(r, m), least, under, tied, over, &tie_bits);
-                tie_bits = ties != ALL_TIES ? tie_bits : 0u;
-            }
-            /* Both counts share a word: a round of 1,024 items, the most, has 2^15 tokens. */
-            u32 all;
-            const u32 before = wg_scan_u32(popcount(bits & ~tie_bits) << 16 | popcount(tie_bits),
-                                           list->scratch, &all);
-            u32 at = larger + (before >> 16), tie = equal + (before & 0xffffu);
-            SHORT_LOOP
-            for (; bits != 0; bits &= bits - 1) {
-                const u32 j = lowest_bit(bits), to = at + min(tie, ties);
-                const u32 is_tie = tie_bits >> j & 1u;
-                if (to < LIST && (is_tie == 0 || tie < ties)) {
-                    list->key[to] = key_of(load_one(r, i + j));
-                    list->id[to] = (i32)(i + j);
+                bits = piece_hits(r, i, max_tile_kind(r, m), least, under, over);
+                SHORT_LOOP
+                for (u32 ties = (i32)(i + PIECE) > limit ? bits : 0u; ties != 0; ties &= ties - 1) {
+                    const u32 j = lowest_bit(ties);
+                    if ((i32)(i + j) > limit && key_of(load_one(r, i + j)) == lo)
+                        bits ^= 1u << j;
                 }
-                at += 1 - is_tie;
-                tie += is_tie;
             }
-            larger += all >> 16;
-            equal += all & 0xffffu;
-            if (larger + min(equal, ties) > LIST) /* the same for the whole group */
-                return LIST + 1;
+            u32 all;
+            u32 at = found + wg_scan_u32(popcount(bits), list->scratch, &all);
+            SHORT_LOOP
+            for (; bits != 0 && at < LIST; bits &= bits - 1) {
+                const u32 id = i + lowest_bit(bits);
+                list->key[at] = key_of(load_one(r, id));
+                list->id[at++] = (i32)id;
+            }
+            found += all;
+            if (found > LIST) /* the same for the whole group */
+                return found;
         }
     }
-    return larger + min(equal, ties);
+    return found;
 }
 #endif
 
-/* Fills the list with the row's tokens of lo <= key <= hi in order of ids, with at most `ties` of
- * those equal to lo. Returns 0 if they do not fit. */
-ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
+/* Fills the list with the row's tokens of lo <= key <= hi in order of ids, of those with key lo up
+ * to the id `limit`. Returns 0 if they do not fit. */
+ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, i32 limit, shortlist *list)
 {
-    const u32 total = collect_tokens(r, lo, hi, ties, list);
+    const u32 total = collect_tokens(r, lo, hi, limit, list);
     if (total > LIST)
         return 0;
     list_end(list, total);
@@ -168,8 +156,9 @@ static inline i32 raise_bound(const row_logits *r, u32 k, i32 lo, i32 max_key, _
 
 /* Fills the list with the row's first k tokens, at most LIST, and perhaps others behind them: with
  * those that reach lo, if they fit, else with those that reach a higher key, which halvings find.
- * Where so many tokens have one key that no key does, the list gets the first of these. Returns the
- * least key all of whose tokens the list has; CLS_KEY_NONE if k is 0 and they do not fit.
+ * Where so many tokens have one key that no key does, halvings of the ids find up to which one the
+ * list gets these. Returns the least key all of whose tokens the list has; CLS_KEY_NONE if k is 0
+ * and they do not fit.
  *
  * collect() serves to count, too: it is there anyway, and it ends where there are too many. Halves
  * are in turn those of the floats and of the keys, as lo may be far away. A bound by tiles is near:
@@ -181,19 +170,21 @@ ONE_COPY i32 collect_first(const row_logits *r, u32 k, i32 lo, i32 max_key, shor
         lo = raise_bound(r, k, lo, max_key, list->scratch);
 #endif
     i32 at = lo, hi = max_key + 1; /* fewer than k tokens reach hi */
-    u32 over = 0, ties = ALL_TIES;
+    i32 limit = CLS_MAX_ID;
     SHORT_LOOP
-    for (u32 round = 0; round < 70; round++) {
-        const int fits = collect(r, at, CLS_KEY_INF, ties, list);
+    for (u32 round = 0; round < 90; round++) {
+        const int fits = collect(r, at, CLS_KEY_INF, limit, list);
         if (fits && (round == 0 || list->n >= k))
-            return ties == ALL_TIES ? at : at + 1;
+            return limit == CLS_MAX_ID ? at : at + 1;
         if (k == 0)
             break;
-        if (fits) {
-            hi = at;
-            over = list->n;
-        } else {
-            lo = at;
+        const int by_id = limit != CLS_MAX_ID; /* higher ids are more tokens, higher keys fewer */
+        const i32 tried = by_id ? limit : at;
+        lo = fits == by_id ? tried : lo;
+        hi = fits == by_id ? hi : tried;
+        if (by_id) {
+            limit = lo + (hi - lo) / 2;
+            continue;
         }
         at = lo + (i32)(((u32)hi - (u32)lo) / 2);
         if (round % 2 == 0) {
@@ -201,9 +192,13 @@ ONE_COPY i32 collect_first(const row_logits *r, u32 k, i32 lo, i32 max_key, shor
             at = key_of(clean((1.0f - part) * float_of_key(lo) + part * float_of_key(hi)));
         }
         at = at >= hi ? hi - 1 : at;
-        if (at <= lo) {
-            at = lo + 1 < hi ? lo + 1 : lo;
-            ties = lo + 1 < hi ? ALL_TIES : k - over;
+        if (at <= lo && lo + 1 < hi) {
+            at = lo + 1;
+        } else if (at <= lo) { /* now lo and hi are ids */
+            at = lo;
+            lo = -1;
+            hi = (i32)r->vocab;
+            limit = hi / 2;
         }
     }
     return CLS_KEY_NONE;
