@@ -88,8 +88,12 @@ static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, i32 limit,
     const u32 n = max_tiles(r);
     __local ushort *const tile = (__local ushort *)list->mass;
     u32 found = 0;
-    for (u32 window = 0; window < (n + WINDOW - 1) / WINDOW; window++) {
-        const u32 first = window * WINDOW, last = min(first + WINDOW, n);
+#ifdef cl_intel_vec_len_hint /* it adds to `first` for each item: doc/porting.md */
+    for (u32 window = 0, first = 0; first < n; first = ++window * WINDOW) {
+#else
+    for (u32 first = 0; first < n; first += WINDOW) {
+#endif
+        const u32 last = min(first + WINDOW, n);
         const u32 pieces = PIECES * tiles_reaching(r, first, last, lo, tile, list->scratch);
         for (u32 base = 0; base < pieces; base += WGS) {
             const u32 piece = base + LOCAL_ID;
