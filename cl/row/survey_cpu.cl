@@ -48,8 +48,9 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 }
 
 /* Stores the keys of the max tiles and the status bits of a tile that needs no checks; returns the
- * tile's maximum. With `masked` a packed mask is applied, which must cover the tile, and the tile's
- * vectors are stored in `kept`. */
+ * tile's maximum. With `masked` a packed mask is applied, which must cover the tile; a branch on a
+ * vector's bits would be mispredicted. The tile's vectors are stored in `kept`, unless that is
+ * NULL. */
 static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key,
                                    u32 *flags, FV *kept)
 {
@@ -58,14 +59,10 @@ static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __
         FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            FV x = (FV)(CLS_MASKED);
-            if (!masked) {
-                x = LOAD_V(r->x, i);
-            } else if (vector_bits(r->mask, i) != 0) {
-                x = LOAD_V(r->x, i);
-                x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(CLS_MASKED);
-            }
+            FV x = LOAD_V(r->x, i);
             if (masked)
+                x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(CLS_MASKED);
+            if (kept)
                 kept[n * MAX_TILE_VECTORS + v] = x;
             most = x > most ? x : most;
             part += x;
@@ -111,7 +108,7 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
 #else
 
 /* Does the same where masks, biases or adjustments may change any vector. The changed vectors are
- * stored in `kept`. */
+ * stored in `kept`, unless that is NULL. */
 static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, __global i32 *key,
                                  u32 *flags, FV *kept)
 {
@@ -130,7 +127,8 @@ static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, _
                 if (r->adjustments)
                     x = adjust_vector(r, i, x, CLS_MASKED);
             }
-            kept[n * MAX_TILE_VECTORS + v] = x;
+            if (kept)
+                kept[n * MAX_TILE_VECTORS + v] = x;
             most = x > most ? x : most;
         }
         m[n] = most;
@@ -310,7 +308,8 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
             continue;
         }
         if (!next_is_read)
-            tile_max = tile_maxima(r, t, unchecked, adjusted, key, &flags, kept, &is_kept);
+            tile_max = tile_maxima(r, t, unchecked, adjusted, key, &flags, needs_mass ? kept : 0,
+                                   &is_kept);
         const int overlaps = needs_mass && tile_max > CLS_MASKED && unchecked && adjusted == 0 &&
                              !(flags & CLS_ROW_INF) && t + 1 < last &&
                              tile_is_unchecked(r, t + 1, tile_mask(r, t + 1)) &&
