@@ -2,12 +2,6 @@
 #include "row/maps.cl"
 #include "row/rollback.cl"
 
-/* 1 in the variant that takes tokens back, and whose rows may have different numbers of tokens. */
-#ifndef ROLLBACK
-#define ROLLBACK 0
-#endif
-
-#if ROLLBACK
 /* Takes the latest `back` tokens of a slot back that is about to accept n tokens, by the whole
  * group. Those that equal the first tokens of these stay, with their adaptive state. Returns how
  * many stay. If the slot cannot take so many back, or if a number is out of range, the request
@@ -64,7 +58,6 @@ static inline void accept_emitted(const step_args *s, u32 request, __local u64 *
     if (LOCAL_ID == 0 && all != 0 && (wants & CLS_WANTS(CLS_VERIFIED_STATUS)))
         OUTPUT(s, status_out, CLS_VERIFIED_STATUS)[request] |= (i32)all;
 }
-#endif
 
 /* accept: slots accept tokens. `tokens` has tokens that were chosen elsewhere, args->per_row for
  * each row; without it, the tokens are those of the rows' records, of a step that had to write
@@ -74,20 +67,16 @@ KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_ACCEPT_BUFFERS);
-#if ROLLBACK
     if (s.has & CLS_DRAFTS) { /* the same for all groups */
         accept_emitted(&s, get_group_id(1), scratch);
         return;
     }
-#endif
     const u32 row = get_group_id(1), per_row = s.args->per_row;
     i32 slot_index = mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
     const slot_state own = state_of(state, s.args->layout, s.vocab, valid_slot(slot_index));
-    u32 first = 0, n = per_row;
-#if ROLLBACK
     const u32 back = s.has & CLS_HAS_ROLLBACK ? (u32)AT_OFFSET(&s, rollback)[row] : 0u;
-    n = s.has & CLS_HAS_COUNTS ? (u32)AT_OFFSET(&s, counts)[row] : per_row;
+    u32 first = 0, n = s.has & CLS_HAS_COUNTS ? (u32)AT_OFFSET(&s, counts)[row] : per_row;
     BARRIER(); /* every item has read the slot */
     if (slot_index >= 0) {
         first = take_back(&s, &own, slot, AT_OFFSET(&s, tokens) + (size_t)row * per_row, back, n,
@@ -96,7 +85,6 @@ KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
             slot_index = -1;
     }
     n = slot_index >= 0 ? min(n, per_row) : 0u;
-#endif
     for (u32 i = first; i < n; i++) {
         const int is_given = (s.has & CLS_HAS_TOKENS) != 0;
         cls_slot_adaptive next = {0, 0u, 0u, 0u};

@@ -130,7 +130,6 @@ static inline u32 child_with(const verifier *v, u32 row, i32 token, int *childre
     return v->last;
 }
 
-#if FORCED
 /* Returns whether relaxed acceptance accepts a token after a row that has a token of its own, by
  * the whole group: whether it is in the set, its probability is hardly less than that of the set's
  * likeliest token, and few tokens of the set are likelier. */
@@ -179,7 +178,6 @@ static inline void relax_rows(const verifier *v)
     }
     BARRIER();
 }
-#endif
 
 /* Walks over the rows and sets *w to what is emitted. A row's token is, in this order, the id that
  * the request must emit, the draft after it if relaxed acceptance takes it, the draft that was
@@ -196,29 +194,23 @@ static inline void walk_rows(const verifier *v, int active, int one_token, cls_s
     const u32 last = v->last;
     const i32 base = (i32)(v->request * (s->args->max_drafts + 1));
     int by_rows = v->by_rows, more = 1;
-#if FORCED
     const slot_state own = state_of(s->state, s->args->layout, s->vocab, valid_slot(v->slot_index));
     text t = text_of(slot, own.ring, own.n_ring, active);
     t.first = t.length;
-#endif
     for (u32 left = s->args->n_rows; more && left > 0; left--) {
         __global cls_row *const row = s->rows + w->row;
         const i32 drew = row->no_token ? -1 : row->token;
         u32 status = row->status, at = last, ended = 0;
-        i32 due = -1, token = drew;
-        int children = 0, takes = 0;
-#if FORCED
         /* After a row whose maps name no mask or bias, nothing is emitted. */
-        due = !active || (status & CLS_ROW_NO_SLOT) ? -1 : text_due(slot, s->lists, &t);
+        const i32 due = !active || (status & CLS_ROW_NO_SLOT) ? -1 : text_due(slot, s->lists, &t);
         const int relaxed = (slot->flags & CLS_SLOT_RELAXED) && t.thinking != 0 && !one_token;
+        i32 token = drew;
+        int children = 0;
         by_rows |= due >= 0 || relaxed;
-        takes = relaxed && row->relaxed;
-#endif
-        if (takes || (!by_rows && w->depth < v->accepted))
+        if ((relaxed && row->relaxed) || (!by_rows && w->depth < v->accepted))
             token = draft_id(s, v->request, v->nodes[w->row + 1]);
         else if (!by_rows && v->drawn >= 0)
             token = v->drawn;
-#if FORCED
         if (due >= 0)
             token = due;
         if (due >= 0 &&
@@ -226,7 +218,6 @@ static inline void walk_rows(const verifier *v, int active, int one_token, cls_s
             status = (status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_EMPTY;
             token = -1;
         }
-#endif
         if (token >= 0)
             at = child_with(v, w->row, token, &children);
         if (one_token || !(by_rows || w->depth < v->accepted))
@@ -237,12 +228,8 @@ static inline void walk_rows(const verifier *v, int active, int one_token, cls_s
             v->first + 1 != last)
             return;
         if (token >= 0) {
-#if FORCED
             t.following = effects_of(s->effects, s->args->layout, s->vocab, w->row).path;
             ended = text_follow(slot, s->lists, &t, (u32)token, 1, v->scratch);
-#else
-            ended = ends_request(slot, lists_of(s, slot), (u32)token, slot->outputs + w->depth + 1);
-#endif
             status =
                 (status & (CLS_ROW_NAN | CLS_ROW_INF)) | ended | (due >= 0 ? CLS_ROW_FORCED : 0u);
             w->status |= status;
@@ -372,12 +359,10 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
         /* The adaptive state must follow this token before the next one is drawn. */
         adaptive_after(&r, slot, flags, &out, &next);
     }
-#if FORCED
     if (flags & CLS_SLOT_RELAXED) {
         relax_rows(&v);
         v.by_rows |= slot->thinking != 0;
     }
-#endif
     if (!v.by_rows) /* the same for the whole group */
         judge_drafts(method, &v);
     walk_rows(&v, active, one_token, &next, &w);

@@ -54,7 +54,7 @@ enum {
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, it compiles survey-row, pass-row and
  * distribution-row without a spill, and three groups run at the same time instead of two.
- * token-list spills 1,044 bytes with 80 and 12 with 128 (doc/kernels.md). */
+ * token-list spills 44 bytes with 80 and none with 128 (doc/kernels.md). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = {"self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0},
     [CLS_SLOTS_0] = {"slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80},
@@ -91,13 +91,9 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_FORCE_0] = {"force", CLS_FORCE, FILE_OF(force), " -DFORCED=1", ALL, 0, 0},
     [CLS_KEPT_0] = {"kept", CLS_KEPT, FILE_OF(kept), " -DROW=0", 0, 1, 0},
     [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), " -DPLACES=1", ALL, 1, 64},
-    [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1",
-                      ALL & ~(CLS_FEATURE_STATE | CLS_FEATURE_VERIFY), 0, 64},
-    [CLS_ACCEPT_1] = {"accept-state", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1 -DROLLBACK=1", ALL,
-                      0, 128},
+    [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1", ALL, 0, 128},
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
-    [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL & ~CLS_FEATURE_FORCED, 1, 128},
-    [CLS_VERIFY_1] = {"verify-forced", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
+    [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
     [CLS_LOOKUP_0] = {"lookup", CLS_LOOKUP, FILE_OF(lookup), " -DFORCED=1", ALL, 0, 0},
     [CLS_PARTIAL_0] = {"partial", CLS_PARTIAL, FILE_OF(partial), " -DCHAIN=1 -DSHARD=1", ALL, 1,
                        128},
@@ -128,9 +124,9 @@ static const struct {
     [CLS_ACCEPT] = {"cls_accept",
                     CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
                         CLS_FEATURE_KEPT_SETS,
-                    CLS_FEATURE_STATE | CLS_FEATURE_VERIFY},
+                    0},
     [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
-    [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, CLS_FEATURE_FORCED},
+    [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, 0},
     [CLS_LOOKUP] = {"cls_lookup", CLS_FEATURE_VERIFY, 0},
     [CLS_PARTIAL] = {"cls_partial", CLS_FEATURE_SHARD, 0},
     [CLS_MERGE] = {"cls_merge", CLS_FEATURE_SHARD, 0},

@@ -21,7 +21,7 @@
 #define TOKENS (V(TOKEN_SMALL) | V(TOKEN_1) | V(TOKEN_2) | V(TOKEN_3))
 #define OUTPUTS_0 (V(DISTRIBUTION_0) | V(REPORT_0) | V(KEPT_0))
 #define OUTPUTS_1 (V(DISTRIBUTION_1) | V(REPORT_1) | V(KEPT_1))
-#define DRAFTS (V(RESIDUAL_0) | V(VERIFY_0) | V(VERIFY_1) | V(REPORT_2))
+#define DRAFTS (V(RESIDUAL_0) | V(VERIFY_0) | V(REPORT_2))
 #define SHARDS (V(PARTIAL_0) | V(MERGE_0))
 #define GREEDY F(temperature, 0)
 #define DRY(allowed) F(dry_multiplier, 1), F(dry_base, 2), I(dry_allowed_length, allowed)
@@ -164,7 +164,7 @@ const cls_selftest_case cls_selftest_cases[] = {
 
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ACCEPT, "accepted", ANY, {COUNTED, DRY(1)}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_REPLACE, "accepted in place of others",
-     PROOF(V(ACCEPT_1)), {COUNTED, DRY(1)}},
+     PROOF(V(ACCEPT_0)), {COUNTED, DRY(1)}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ROLLBACK, "taken back",
      PROOF(V(SLOTS_1)), {COUNTED, DRY(1), I(penalty_window, 6)}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_COPY, "forked",
@@ -179,9 +179,9 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_SLOTS, ROW_TEXT, WITH_TEXT | WITH_STOP | WITH_ALLOWED, 0, "stop ids",
      ANY, {F(temperature, .25)}},
     {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_ACCEPT, "accepted, of all",
-     PROOF(V(ACCEPT_0) | V(ACCEPT_1)), {F(temperature, 1)}},
+     PROOF(V(ACCEPT_0)), {F(temperature, 1)}},
     {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_REPLACE, "in place of others, of all",
-     PROOF(V(ACCEPT_1)), {F(temperature, 1)}},
+     PROOF(V(ACCEPT_0)), {F(temperature, 1)}},
     {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_COPY, "forked, of all",
      PROOF(V(SLOTS_1)), {F(temperature, 1)}},
 
@@ -191,7 +191,7 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_FORCED, BY_LOAD, "a forced id, loaded",
      ANY, {I(mirostat, 2), F(mirostat_tau, 2)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, 0, "a budget of 3",
-     PROOF(V(SLOTS_1) | V(FORCE_0) | V(VERIFY_1)), {I(thinking_budget, 3)}},
+     PROOF(V(SLOTS_1) | V(FORCE_0) | V(VERIFY_0)), {I(thinking_budget, 3)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, BY_ROLLBACK, "a budget of 4, taken back",
      ANY, {I(thinking_budget, 4)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, BY_APPEND, "no thinking", ANY, {I(top_k, 9)}},
