@@ -147,8 +147,9 @@ typedef struct cls_outputs {
 
     /* int32 [slot_count]: each row's token, at the index of its slot, for a next embedding look-up
      * that is indexed by slots. The entries of slots without a row, and of rows without a token,
-     * are unchanged. Two rows of one slot are not allowed with it. Only rows write it: after slot
-     * calls and cls_accept() the runtime must write it (doc/integration.md, "The decode loop"). */
+     * are unchanged. Two rows of one slot are refused with it in a host map; in a device map either
+     * of their tokens may be written. Only rows write it: after slot calls and cls_accept() the
+     * runtime must write it (doc/integration.md, "The decode loop"). */
     cls_buffer latest;
 
     cls_kept_set kept_set; /* requires CLS_FEATURE_KEPT_SETS */

@@ -115,7 +115,7 @@ static cls_status fail_slot(const cls_sampler *s, const char *call, uint32_t row
                             "cls_slot_begin() first",
                             call, (unsigned)row, (int)slot)
                : cls_refuse("%s->slots: row %u uses slot %d, which an earlier row uses; a slot may "
-                            "occur only once if tokens are accepted",
+                            "occur only once if tokens are accepted or outputs->latest is set",
                             call, (unsigned)row, (int)slot);
 }
 

@@ -100,8 +100,8 @@ static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
                           "later cls_accept() would accept it for rows without a token",
                           (int)s->invalid_token);
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
-    const cls_status status =
-        cls_row_slots_check(sampler, &s->slots, s->rows, s->defer_accept, plan);
+    const int shared = s->defer_accept && !(plan->has & CLS_HAS_LATEST);
+    const cls_status status = cls_row_slots_check(sampler, &s->slots, s->rows, shared, plan);
     return status == CLS_OK && (plan->has & CLS_HAS_RANDOM) && (plan->needs & CLS_FEATURE_WATERMARK)
                ? cls_refuse("step->random_bits is set, but params->watermark_context decides the "
                             "draw of a slot that step->slots names or may name")
