@@ -488,7 +488,7 @@ static cls_status save_state(const cls_sampler *s, uint32_t slot, cls_host_slot 
     stream count = {.size = SIZE_MAX};
     if (!(h->slot.flags & CLS_SLOT_BEGUN))
         return cls_refuse(
-            "slot %u no longer has a request: a rollback removed more tokens than it had",
+            "slot %u no longer has a request: a rollback was to remove more tokens than it could",
             (unsigned)slot);
     write_slot(&count, s, h);
     const size_t room = *size;

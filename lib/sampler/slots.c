@@ -6,18 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
+/* `name`: the argument that is the slot. */
+static cls_status check_slot(const cls_sampler *s, const char *name, uint32_t slot, int begun)
 {
     if (s == NULL)
         return cls_refuse("sampler is NULL");
     if (s->lost)
         return cls_sampler_lost();
     if (slot >= s->slots)
-        return cls_refuse("slot is %u, but the sampler has slots 0 to %u", (unsigned)slot,
+        return cls_refuse("%s is %u, but the sampler has slots 0 to %u", name, (unsigned)slot,
                           (unsigned)s->slots - 1);
     if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
-        return cls_refuse("slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
+        return cls_refuse("%s is %u, which has no request: call cls_slot_begin() first", name,
+                          (unsigned)slot);
     return CLS_OK;
+}
+
+cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
+{
+    return check_slot(s, "slot", slot, begun);
 }
 
 /* ----------------------------------------------------------------- parameters */
@@ -497,9 +504,9 @@ static void copy_request(cls_sampler *s, uint32_t to, uint32_t from, const cls_p
 
 static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
 {
-    cls_status status = cls_slot_check(s, to, 0);
+    cls_status status = check_slot(s, "to", to, 0);
     if (status == CLS_OK)
-        status = cls_slot_check(s, from, 1);
+        status = check_slot(s, "from", from, 1);
     if (status != CLS_OK || to == from)
         return status;
     cls_params params = s->request[from].params;
