@@ -450,10 +450,11 @@ static cls_status merge_phases(const cls_params *p, cls_params *merged)
                               "its default there",
                               row->field);
     }
-    return status != CLS_OK || second.grammar == NULL
+    return status != CLS_OK || (second.grammar == NULL && second.grammar_state == 0)
                ? status
-               : cls_refuse("params->post_thinking has grammar, which is not by phase: it must be "
-                            "NULL there");
+               : cls_refuse("params->post_thinking has %s, which is not by phase: it must have its "
+                            "default there",
+                            second.grammar != NULL ? "grammar" : "grammar_state");
 }
 
 cls_status cls_slot_of_answer(const cls_params *p, uint32_t vocab, cls_params *merged,
