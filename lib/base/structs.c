@@ -68,6 +68,6 @@ cls_status cls_struct_init(const char *structure, void *object, size_t struct_si
         memcpy(object, &struct_size, sizeof struct_size);
         return CLS_OK;
     }
-    return cls_refuse_call("no struct with a struct_size is named %s",
-                           structure != NULL ? structure : "NULL");
+    return cls_refuse("structure is %s, which names no struct with a struct_size",
+                      structure != NULL ? structure : "NULL");
 }

@@ -186,7 +186,7 @@ START_TEST(field_at_fault)
     REFUSED(cls_params_check(&p, 10), "params->bad_words.sequences[0].ids[1]");
     REFUSED(cls_params_check(NULL, 10), "params");
     REFUSED(cls_chain_stages(CLS_CHAIN_CUSTOM, NULL), "stages");
-    REFUSED(cls_struct_init("cls_nothing", &p, sizeof p), "");
+    REFUSED(cls_struct_init("cls_nothing", &p, sizeof p), "structure");
     REFUSED(cls_context_export(context, NULL, &(size_t){0}), "");
     cls_sampler_options o = sampler_options(10, 2);
     o.counts = 9;
