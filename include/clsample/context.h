@@ -170,7 +170,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
 
 /* Opens the host: a context without a device. Its samplers do what those of a device do, in plain
  * C, one row after the other, with the same results. No OpenCL is needed or called, and nothing is
- * compiled: cls_context_compile() and cls_sampler_compile() only check their bits.
+ * compiled: cls_context_compile() and cls_sampler_compile() only check their bits, and no call that
+ * enqueues is refused for a cls_feature.
  *
  * Calls that enqueue take no queue and no events: `queue` is NULL, n_wait is 0, the work is done
  * when the call returns, and *done becomes NULL. Buffers are of the kind CLS_BUFFER_HOST. Slot
