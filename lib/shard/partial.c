@@ -168,6 +168,7 @@ static cls_status check_bytes(const cls_shard *h, uint32_t i, const void *partia
     return CLS_OK;
 }
 
+/* `partial` is no argument of the calls that merge. */
 cls_status cls_partials_check(const cls_shard *h, const void *partials, size_t size)
 {
     const size_t one = h->partial.used, header = sizeof(cls_partial_header);
@@ -176,9 +177,9 @@ cls_status cls_partials_check(const cls_shard *h, const void *partials, size_t s
     for (uint32_t i = 0; i < h->shards && i * one + header <= size && status == CLS_OK; i++)
         status = check_step(h, i, (const char *)partials + i * one);
     if (status == CLS_OK && size != h->shards * one)
-        status = cls_refuse("size is %zu, but %u partials of %zu bytes are %zu", size,
-                            (unsigned)h->shards, one, h->shards * one);
+        return cls_refuse("size is %zu, but %u partials of %zu bytes are %zu", size,
+                          (unsigned)h->shards, one, h->shards * one);
     for (uint32_t i = 0; i < h->shards && status == CLS_OK; i++)
         status = check_bytes(h, i, (const char *)partials + i * one);
-    return status;
+    return status == CLS_OK ? status : cls_no_field(status);
 }

@@ -339,7 +339,7 @@ static cls_status check_sections(const cls_shard *h)
             if (status == CLS_OK)
                 status = check_states(h, row, i);
         }
-    return status;
+    return status == CLS_OK ? status : cls_no_field(status);
 }
 
 static cl_int launch_merge(cls_shard *h, cls_commands *c)

@@ -46,6 +46,7 @@ static void must_not_merge(splits *p, const void *partials, size_t size, const c
 {
     int more = 7;
     must_refuse(cls_shard_merge(p->shard[0], partials, size, &more, NULL), words);
+    ck_assert_str_eq(cls_error_field(), strcmp(words, "size is") == 0 ? "size" : "");
 }
 
 START_TEST(damaged_partials)
