@@ -63,8 +63,9 @@
  * cls_sampler_memory(), cls_sampler_missing() and cls_sampler_launches() do not check this.
  *
  * fork(). OpenCL does not survive fork(). The child may call the functions of clsample/host.h,
- * exec() and _exit(), but it must not use or destroy anything that its parent has opened. A child
- * that was forked before its parent first called OpenCL is not restricted.
+ * exec() and _exit(), and may use what its parent opened without a device
+ * (cls_context_create_host()), but it must not use or destroy anything else that its parent has
+ * opened. A child that was forked before its parent first called OpenCL is not restricted.
  *
  * Errors. Every function that can fail returns a cls_status. After a failure cls_error_message()
  * returns a sentence that says what is wrong and names the argument, if one is at fault. A failed
@@ -80,10 +81,10 @@
  * The LM head, which computes logits from hidden states, is a separate library, libclsample-head:
  * see clsample/head.h.
  *
- * Ownership. Handles belong to the caller, who destroys them in any order; each retains what it
- * needs. Buffers, queues and events that are passed to a call remain the caller's. Host arrays
- * that are passed to a call are copied, unless the call says otherwise, and may be reused when it
- * returns. Strings that the library returns belong to it.
+ * Ownership. Handles belong to the caller, who destroys them in any order, but a shard before its
+ * sampler; each retains what it needs. Buffers, queues and events that are passed to a call remain
+ * the caller's. Host arrays that are passed to a call are copied, unless the call says otherwise,
+ * and may be reused when it returns. Strings that the library returns belong to it.
  *
  * Growth. A struct that is passed to a call, or that a call fills, begins with struct_size; call
  * cls_NAME_init(&object) before its first use. Later versions add fields only at its end, with 0 as
