@@ -282,10 +282,10 @@ static void settle_params(maker *m, cls_params *p)
         p->dry_window = m->history;
     if (p->ngram_window > m->history)
         p->ngram_window = m->history;
-    if (m->history == 0) {
-        p->dry_multiplier = 0.0f;
+    if (p->no_repeat_ngram > m->history)
         p->no_repeat_ngram = 0;
-    }
+    if (m->history == 0)
+        p->dry_multiplier = 0.0f;
     if (m->history < p->loop_repeats * p->loop_max)
         p->loop_repeats = 0;
     if (p->loop_repeats == 0 || p->thinking_forced.count == 0)

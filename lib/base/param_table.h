@@ -117,7 +117,7 @@
       "dry-penalty-last-n", "N", "DRY considers the last N tokens (default 0: all)")
 
 #define CLS_BAN_PARAMS(X, p) \
-    X(p, 35, UINT, no_repeat_ngram, END, 0, 0, 0, NULL, \
+    X(p, 35, UINT, no_repeat_ngram, END, 0, 0, 16384, "at most 16384; 0 is off", \
       "no-repeat-ngram-size", "N", \
       "ban tokens that would repeat a sequence of N tokens (default 0: off)") \
     X(p, 52, UINT, ngram_window, END, 0, 0, 16384, "at most 16384; 0 is all", \

@@ -73,9 +73,9 @@ static cls_status check_list_history(const cls_sampler *s, const cls_list_param 
     return status;
 }
 
-/* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. DRY and
- * bans of n-grams see what there is; without a history they are refused, and the number in the
- * message is the least with which they have an effect. */
+/* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. DRY sees
+ * what there is; without a history it is refused, and the number in the message is the least with
+ * which it has an effect. */
 static cls_status check_histories(const cls_sampler *s, const cls_params *p)
 {
     const int dry = cls_dry_is_on(p), none = s->history == 0;
@@ -91,7 +91,7 @@ static cls_status check_histories(const cls_sampler *s, const cls_params *p)
         {"penalty_window", p->penalty_window, p->penalty_window},
         {"dry_window", p->dry_window, dry ? p->dry_window : 0},
         {"dry_multiplier", (double)p->dry_multiplier, dry && none ? repeated : 0},
-        {"no_repeat_ngram", p->no_repeat_ngram, none ? p->no_repeat_ngram : 0},
+        {"no_repeat_ngram", p->no_repeat_ngram, p->no_repeat_ngram},
         {"watermark_context", p->watermark_context, p->watermark_context},
         {"ngram_window", p->ngram_window, p->no_repeat_ngram != 0 ? p->ngram_window : 0},
     };
