@@ -44,8 +44,8 @@ cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
                         "there are too many slot calls without a step: %zu changes, with %zu words",
                         all, cls_pending_words_count(s) + words);
     cls_status status = grow_host(&s->pending_changes, size, "slot calls");
-    if (status == CLS_OK)
-        status = grow_host(&s->pending_words, words * sizeof(uint32_t), "slot calls");
+    if (status == CLS_OK) /* with a word more, since 0 added to NULL is undefined */
+        status = grow_host(&s->pending_words, (words + 1) * sizeof(uint32_t), "slot calls");
     if (status != CLS_OK || s->host != NULL)
         return status;
     status = cls_device_buffer_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
@@ -160,10 +160,12 @@ cls_status cls_changes_end(cls_sampler *s, cls_status status)
 {
     if (s == NULL || s->host == NULL)
         return status;
-    const cls_change *const end = change_at(s, s->pending_changes.used / sizeof(cls_change));
-    for (const cls_change *c = s->pending_changes.data; c < end; c++)
+    const size_t n = s->pending_changes.used / sizeof(cls_change);
+    for (size_t i = 0; i < n; i++) {
+        const cls_change *const c = change_at(s, i);
         cls_host_slot_change(&s->host->slot[c->slot], c, s->pending_words.data,
                              &s->request[c->slot].params, &s->host->slot[c->from]);
+    }
     s->pending_changes.used = s->pending_words.used = 0;
     s->rounds = 0;
     s->pending_needs_state = 0;
