@@ -74,8 +74,8 @@ static size_t save(const subject *s, uint32_t slot, uint8_t *bytes)
     size_t size = MOST;
     if (cls_slot_save(s->sampler, the_device()->queue, slot, bytes, &size) == CLS_OK)
         return size;
-    demand(strstr(cls_error_message(), "no request") != NULL, "the slot cannot be saved: %s",
-           cls_error_message());
+    demand(strstr(cls_error_message(), "no longer has a request") != NULL,
+           "the slot cannot be saved: %s", cls_error_message());
     return 0;
 }
 
