@@ -20,8 +20,9 @@ typedef struct stream {
     const uint8_t *in;
     size_t offset, size;
     int reading;
-    int is_cut_short; /* 1 if a read or write exceeded the size */
-    uint32_t unknown; /* the id of a field that this library does not have */
+    int is_cut_short;  /* 1 if a read or write exceeded the size */
+    uint32_t unknown;  /* the id of a field that this library does not have */
+    uint32_t needless; /* that of a last field which has its default */
 } stream;
 
 /* The put functions write a value, or read it if `reading` is 1. */
@@ -108,8 +109,8 @@ static uint32_t params_to_save(cls_params *p)
     return n;
 }
 
-/* Writes or reads the fields in the order of their ids, but for post_thinking. Returns 1 if that
- * follows them. */
+/* Writes or reads the fields in the order of their ids, but for post_thinking. Returns its id if it
+ * follows them, and 0 if not. */
 static int put_fields(stream *b, cls_params *p)
 {
     uint32_t n = b->reading ? 0 : params_to_save(p);
@@ -124,8 +125,10 @@ static int put_fields(stream *b, cls_params *p)
         if (param->type != CLS_PARAM_PARAMS)
             put_param(b, param, p);
         else if (b->reading || p->post_thinking != NULL)
-            phase = 1;
+            phase = (int)id;
     }
+    if (b->reading && n != (uint32_t)phase && n > params_to_save(p))
+        b->needless = n;
     return phase;
 }
 
@@ -228,6 +231,8 @@ static cls_status read_params(stream *b, const cls_sampler *s, const cls_grammar
         status = cls_refuse("bytes are a slot with parameter %u, which this library does not know; "
                             "a newer library saved it",
                             (unsigned)b->unknown);
+    else if (status == CLS_OK && b->needless != 0)
+        status = damaged("their last parameter has its default");
     for (const cls_list_param *l = NULL; status == CLS_OK && (l = cls_list_after(l)) != NULL;)
         status = read_list(b, l, &p);
     if (status == CLS_OK)
