@@ -166,8 +166,7 @@ typedef struct cls_params {
 
     /* Ban each token that would repeat an n-gram of this many tokens, which occurs in the last
      * `max_history` tokens (at most 16,384), or in those that ngram_window and ngram_output_only
-     * select. 1 bans all of these tokens. More than `max_history`, or than 16,384, is refused:
-     * nothing would be banned. 0: off (default). */
+     * select. 1 bans all of these. Above `max_history`, or 16,384: refused. 0: off (default). */
     uint32_t no_repeat_ngram;
 
     /* Sequences that must not occur in the output: the last id of a sequence is banned while the
