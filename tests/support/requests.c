@@ -181,7 +181,7 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
                             &l->breakers[i]);
         p->dry_breakers.sequences = p->dry_breakers.count ? l->breakers : NULL;
     }
-    p->no_repeat_ngram = rng_below(r, 6) ? 0 : 1 + rng_below(r, 4);
+    p->no_repeat_ngram = rng_below(r, 6) ? 0 : 1 + rng_below(r, b->history < 4 ? b->history : 4);
     if (p->no_repeat_ngram != 0) {
         p->ngram_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
         p->ngram_output_only = (int32_t)rng_below(r, 2);
