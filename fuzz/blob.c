@@ -180,7 +180,9 @@ static void continue_loaded(const subject *s, const uint8_t *bytes, size_t size,
     must(cls_slot_rollback(s->sampler, 1, s->rollback < 1 ? 0 : 1));
     step(s);
     const size_t later = save(s, 0, again);
-    demand(later == 0 || cls_slot_load(s->sampler, 1, again, later, NULL) == CLS_OK,
+    /* The bytes may claim as many tokens as a text that is loaded may have, 2^31 - 1. */
+    demand(later == 0 || cls_slot_load(s->sampler, 1, again, later, NULL) == CLS_OK ||
+               strstr(cls_error_message(), "the history's length is impossible") != NULL,
            "the slot is saved after a step, but cannot be loaded: %s", cls_error_message());
 }
 
