@@ -79,7 +79,7 @@ typedef struct cls_params {
     cls_biases logit_bias;
 
     /* The chain of CLS_CHAIN_CUSTOM: each stage at most once, ended by CLS_STAGE_END or by the end
-     * of the array. A stage whose parameter is set must occur. Default: empty. */
+     * of the array. A stage whose parameter is set must occur. Other chains: empty (default). */
     uint8_t stages[CLS_CHAIN_LENGTH];
 
     /* Dynamic temperature: the temperature of the n tokens that are left, with entropy H, is
@@ -114,9 +114,9 @@ typedef struct cls_params {
     int32_t p_less;
 
     /* After every output token top_p is multiplied by top_p_decay, but not below top_p_min; the
-     * token top_p_reset_id restores it. 1: off (default). A decay or minimum outside (0, 1] is
-     * refused. Default minimum 1e-6; default reset id -1, which is none. These parameters have an
-     * effect only if top_p is below 1. (TensorRT-LLM) */
+     * token top_p_reset_id restores it. 1: off (default). Refused are a decay or minimum outside
+     * (0, 1], and an id that is no token, except -1, which is none. Default minimum 1e-6; default
+     * id -1. These parameters have an effect only if top_p is below 1. (TensorRT-LLM) */
     float top_p_decay;
     float top_p_min;
     int32_t top_p_reset_id;

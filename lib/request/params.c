@@ -22,15 +22,17 @@ static const char *const stage_field[] = {
 #define STAGE_FIELD(stage, name, field, on) [CLS_STAGE_##stage] = #field,
     CLS_STAGE_TABLE(STAGE_FIELD)};
 
-/* Checks a custom chain. Fails if it has an unknown stage or a stage twice, or lacks a stage that
- * the parameters turn on. */
+/* Checks the chain. Fails if a custom one has an unknown stage or a stage twice, or lacks a stage
+ * that the parameters turn on, or if there are stages without a custom chain. */
 static cls_status check_chain(const cls_params *p, uint32_t vocab)
 {
     int occurs[CLS_PUBLIC_STAGES] = {0};
     if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
         return cls_refuse("params->chain is %d, which is not a cls_chain", (int)p->chain);
     if (p->chain != CLS_CHAIN_CUSTOM)
-        return CLS_OK;
+        return p->stages[0] == CLS_STAGE_END
+                   ? CLS_OK
+                   : cls_refuse("params->stages is set, but params->chain is not CLS_CHAIN_CUSTOM");
     for (int i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
         const uint8_t stage = p->stages[i];
         if (stage >= CLS_PUBLIC_STAGES)
@@ -379,6 +381,9 @@ static cls_status slot_from(const cls_params *p, uint32_t vocab, cls_slot *slot)
     if (status == CLS_OK && p->dynatemp_range > 0.0f && p->temperature > 1e30f)
         status = cls_param_refuse("temperature", (double)p->temperature,
                                   "at most 1e30 with a dynatemp_range");
+    if (status == CLS_OK && p->top_p_reset_id != -1 &&
+        (p->top_p_reset_id < 0 || (uint32_t)p->top_p_reset_id >= vocab))
+        status = refuse_id("top_p_reset_id", p->top_p_reset_id, vocab);
     if (status == CLS_OK)
         status = check_lists(p, vocab);
     if (status == CLS_OK)

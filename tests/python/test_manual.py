@@ -20,6 +20,8 @@ C_WORDS = re.compile(r"\bcls_\w+|\bCLS_\w+|\w->|\bNULL\b|1u <<|\bstruct\b")
     [
         ({"top_p": 2}, "top_p is 2; it must be at most 1 (off)"),
         ({"chain": 9}, "chain is 9, which is not a cls_chain"),
+        ({"stages": ["top_k"]}, "stages is set, but params->chain is not CLS_CHAIN_CUSTOM"),
+        ({"top_p_reset_id": VOCAB}, f"top_p_reset_id is {VOCAB}, which is not a token of a voca"),
         ({"penalty_scope": 7}, "penalty_scope is 7; it must be "),
         ({"stop_ids": [VOCAB]}, f"stop_ids[0] is {VOCAB}, which is not a token of a vocabulary of"),
         ({"bad_words": [[1], [2, -3]]}, "bad_words[1][1] is -3, which is not a token"),
