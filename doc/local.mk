@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-dist_doc_DATA = README.md NEWS LICENSE doc/arithmetic.md doc/design.md doc/devices.md doc/integration.md \
-	doc/parameters.md doc/performance.md doc/porting.md doc/python.md doc/reliability.md doc/requests.md \
-	doc/runtimes.md doc/scaling.md
+# The pages are installed in a folder, as here, so that their links to each other hold.
+nobase_dist_doc_DATA = README.md HACKING.md NEWS LICENSE doc/arithmetic.md doc/chart.svg doc/design.md \
+	doc/devices.md doc/integration.md doc/kernels.md doc/parameters.md doc/performance.md doc/porting.md \
+	doc/python.md doc/reliability.md doc/requests.md doc/runtimes.md doc/scaling.md doc/testing.md
 dist_man3_MANS = doc/clsample.3 doc/clsample-head.3
 if BUILD_COMMAND
 dist_man_MANS = doc/clsample.1 doc/clsample-devices.1 doc/clsample-sample.1 \
 	doc/clsample-explain.1 doc/clsample-run.1 doc/clsample-bench.1 \
 	doc/clsample-selftest.1
 endif
-EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/chart.svg doc/manual.css doc/manual.xml
+EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/manual.css doc/manual.xml
 
 # Doxygen makes the manual, and a man page for each function and type. The archive has these pages.
 need_doxygen = test '$(DOXYGEN)' || { echo 'this needs Doxygen; Debian: apt-get install doxygen' >&2; exit 1; }

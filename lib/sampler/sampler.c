@@ -64,7 +64,8 @@ static cls_status allocate_device(cls_sampler *s)
     }
     if (status == CLS_OK && s->host_mask_size != 0) {
         s->payload.size = (size_t)s->host_mask_size;
-        status = allocate_sampler(s, &s->payload.buffer, s->payload.size, "masks");
+        status =
+            allocate_sampler(s, &s->payload.buffer, s->payload.size, "options->host_mask_size");
     }
     return status;
 }
@@ -92,8 +93,9 @@ static cls_status allocate_host(cls_sampler *s)
         missing |= s->staging[i].maps == NULL ||
                    (s->host_mask_size != 0 && s->staging[i].payload.data == NULL);
     }
-    return missing ? cls_no_memory("a sampler of %u slots and %u rows", (unsigned)s->slots,
-                                   (unsigned)s->max_rows)
+    return missing ? cls_no_memory("a sampler of %u slots, %u rows and a host_mask_size of %llu",
+                                   (unsigned)s->slots, (unsigned)s->max_rows,
+                                   (unsigned long long)s->host_mask_size)
                    : cls_needs_create(&s->needs, s->context->shape.shortlist);
 }
 
