@@ -40,8 +40,8 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 limits() {
     cat <<EOF
 slots 80 640 0 37 0 89 5 200 8 0
-slots-state 128 864 0 25 0 106 16 450 16 65536
-prepare 64 32 0 50 0 80 5 300 8 256
+slots-state 128 864 0 25 0 106 16 350 16 1024
+prepare 64 0 0 50 0 80 5 250 8 256
 survey 48 0 0 62 4 64 5 200 8 0
 survey-row 80 0 0 37 4 96 5 200 8 0
 token-plain 64 0 0 50 10 64 5 200 16 0

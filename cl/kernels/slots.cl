@@ -25,29 +25,32 @@ static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
 
 #if CHANGES
 /* Copies a slot's state from another one. */
+#define COPY_VECTOR_OF(field, at) VSTORE(VLOAD(from->field + (at)), s->field + (at));
+static inline void copy_counts(const slot_state *s, const slot_state *from, u32 word)
+{
+    for (u32 k = 0; k < 16; k += VEC)
+        COPY_VECTOR_OF(counts, word * 16 + k)
+}
 #define COPY_COUNTS(k) \
     if (either.s##k != 0) \
-        vstore16(vload16(v * 16 + 0x##k, from->counts), v * 16 + 0x##k, s->counts);
+        copy_counts(s, from, w + 0x##k);
 static inline void state_copy(const slot_state *s, const slot_state *from)
 {
-    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
-        const uint16 adjusted = vload16(v, from->adjusted),
-                     either = vload16(v, s->adjusted) | adjusted;
-        if (fold_or16(as_int16(either)) == 0)
+    for (u32 w = LOCAL_ID * VEC; w < WHOLE_WORDS(s); w += WGS * VEC) {
+        const UV adjusted = VLOAD(from->adjusted + w), either = VLOAD(s->adjusted + w) | adjusted;
+        if (!ANY(either != 0u))
             continue;
-        vstore16(adjusted, v, s->adjusted);
-        vstore16(vload16(v, from->in_context), v, s->in_context);
+        VSTORE(adjusted, s->adjusted + w);
+        COPY_VECTOR_OF(in_context, w)
         if (s->counting == CLS_COUNTS_PRESENCE) {
-            vstore16(vload16(v, from->counts), v, s->counts);
+            COPY_VECTOR_OF(counts, w)
         } else {
-            EACH_16(COPY_COUNTS)
+            EACH_LANE(COPY_COUNTS)
         }
     }
-    for (u32 i = LOCAL_ID;
-         i < (s->n_ring + 15) / 16 + (s->n_adaptive * CLS_ADAPTIVE_WORDS + 15) / 16 +
-                 (s->n_adaptive + 15) / 16 * 2;
-         i += WGS)
-        vstore16(vload16(i, from->ring), i, s->ring);
+    copy_words(s->ring, from->ring,
+               (s->n_ring + 15) / 16 * 16 + (s->n_adaptive * CLS_ADAPTIVE_WORDS + 15) / 16 * 16 +
+                   (s->n_adaptive + 15) / 16 * 32);
     BARRIER();
 }
 #endif
@@ -59,26 +62,28 @@ static inline u32 counted_word(const slot_state *s, u32 w)
     if (s->counting == CLS_COUNTS_PRESENCE)
         return s->counts[w];
     __global const ushort *const counts = (__global const ushort *)s->counts + w * 32;
-    const int16 low = convert_int16(vload16(0, counts)), high = convert_int16(vload16(1, counts));
-    return lane_bits_16(low != 0) | lane_bits_16(high != 0) << 16;
+    u32 bits = 0;
+    for (u32 k = 0; k < 32; k += VEC)
+        bits |= lane_bits(CAT(convert_int, VEC)(VLOAD(counts + k)) != 0) << k;
+    return bits;
 }
 
 /* Output tokens become prompt: those that counted as output only are in context from now on. */
 #define COUNT_AS_PROMPT(k) \
     if (adjusted.s##k != 0) { \
-        s->in_context[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
+        s->in_context[w + 0x##k] |= counted_word(s, w + 0x##k); \
         if (s->counting == CLS_COUNTS_PRESENCE) \
-            s->counts[v * 16 + 0x##k] = 0u; \
+            s->counts[w + 0x##k] = 0u; \
         else \
-            vstore16((uint16)(0u), v * 16 + 0x##k, s->counts); \
+            clear_counts(s, w + 0x##k); \
     }
 static inline void state_count_as_prompt(const slot_state *s)
 {
-    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
-        const uint16 adjusted = vload16(v, s->adjusted);
-        if (fold_or16(as_int16(adjusted)) == 0)
+    for (u32 w = LOCAL_ID * VEC; w < WHOLE_WORDS(s); w += WGS * VEC) {
+        const UV adjusted = VLOAD(s->adjusted + w);
+        if (!ANY(adjusted != 0u))
             continue;
-        EACH_16(COUNT_AS_PROMPT)
+        EACH_LANE(COUNT_AS_PROMPT)
     }
 }
 

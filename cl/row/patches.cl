@@ -106,37 +106,35 @@ static inline u32 add_patches(const history_effects *p, const window_change *c,
 
 /* ------------------------------------------------------------------ searching the window */
 
-/* Patches for which the window has an entry, a bit each. */
-typedef struct patch_set {
-    u32 bits[2 * CLS_MAX_DRAFTS / 32];
-} patch_set;
-
 #define WORDS_OF(marks, w) \
     (uint16)((marks)[w.s0], (marks)[w.s1], (marks)[w.s2], (marks)[w.s3], (marks)[w.s4], \
              (marks)[w.s5], (marks)[w.s6], (marks)[w.s7], (marks)[w.s8], (marks)[w.s9], \
              (marks)[w.sa], (marks)[w.sb], (marks)[w.sc], (marks)[w.sd], (marks)[w.se], \
              (marks)[w.sf])
 
-/* Finds the patches of those of n ring entries whose tokens are marked and that equal `kind` in the
- * bits of `mask`. A group of one item clears a mark once its token is found, so that a frequent
- * token is looked up once. */
+/* Notes in the patches of those of n ring entries whose tokens are marked and that are of a kind,
+ * which `mask` tells, that the window still has them. A group of one item clears a mark once its
+ * token is found, so that a frequent token is looked up once. */
 static inline void search_entries(const history_effects *p, __global const u32 *ring, u32 n,
-                                  u32 kind, u32 mask, patch_set *found)
+                                  u32 kind, u32 mask)
 {
-    for (u32 i = LOCAL_ID * 16; i < n; i += WGS * 16) {
-        u32 hits = 0;
-        if (i + 16 <= n) {
-            const uint16 entry = vload16(0, ring + i), w = (entry & CLS_ENTRY_ID) >> 5;
-            const uint16 marked = WORDS_OF(p->marks, w) >> (entry & 31) & 1u;
-            hits = lane_bits_16((marked != 0) & (((entry ^ kind) & mask) == 0));
+    const u32 is = kind * CLS_ENTRY_OUTPUT;
+    for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
+        u32 hits = 0, k = i;
+#if VEC == 16
+        if (i + VEC <= n) {
+            const UV entry = VLOAD(ring + i), w = (entry & CLS_ENTRY_ID) >> 5;
+            const UV marked = WORDS_OF(p->marks, w) >> (entry & 31u) & 1u;
+            hits = lane_bits((marked != 0u) & (((entry ^ is) & mask) == 0u));
+            k = n;
         }
-        for (u32 k = i; i + 16 > n && k < n; k++)
-            hits |=
-                (bit_of(p->marks, ring[k] & CLS_ENTRY_ID) & (u32)(((ring[k] ^ kind) & mask) == 0))
-                << (k - i);
+#endif
+        for (; k < n && k < i + VEC; k++)
+            hits |= (bit_of(p->marks, ring[k] & CLS_ENTRY_ID) & (u32)(((ring[k] ^ is) & mask) == 0))
+                    << (k - i);
         for (; hits != 0; hits &= hits - 1) {
-            const u32 id = ring[i + lowest_bit(hits)] & CLS_ENTRY_ID, at = patch_of(p, id) - 1;
-            found->bits[at >> 5] |= 1u << (at & 31);
+            const u32 id = ring[i + lowest_bit(hits)] & CLS_ENTRY_ID;
+            atomic_or(p->patches + 2 * patch_of(p, id) - 1, PATCH_STAYS(kind));
 #if WGS == 1
             p->marks[id >> 5] &= ~(1u << (id & 31));
 #endif
@@ -147,27 +145,18 @@ static inline void search_entries(const history_effects *p, __global const u32 *
 /* Searches what stays of the window for the tokens of which an entry of a kind leaves. */
 static inline void search_window(const history_effects *p, const window_change *c,
                                  const cls_slot *slot, const slot_state *s, u32 kind,
-                                 __local uint2 *chunk, __local u64 *scratch)
+                                 __local uint2 *chunk)
 {
     const u32 from = c->kept % s->n_ring, n = slot->length - c->kept,
               before_wrap = min(n, s->n_ring - from), lid = LOCAL_ID;
     const u32 mask = slot->flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT;
-    patch_set found;
-    for (u32 k = 0; k < 2 * CLS_MAX_DRAFTS / 32; k++)
-        found.bits[k] = 0;
     for (u32 i = lid; i < c->n + lid; i += WGS) {
         const u32 wanted = i < c->n && (p->patches[2 * i + 1] & PATCH_LEAVES(kind));
         mark_chunk(p, wanted ? p->patches[2 * i] & CLS_ENTRY_ID : (u32)NO_ID, PACK(0u, 0u), chunk);
     }
     BARRIER();
-    search_entries(p, s->ring + from, before_wrap, kind * CLS_ENTRY_OUTPUT, mask, &found);
-    search_entries(p, s->ring, n - before_wrap, kind * CLS_ENTRY_OUTPUT, mask, &found);
-    for (u32 k = 0; k < 2 * CLS_MAX_DRAFTS / 32; k++) {
-        const u32 bits = wg_uor(found.bits[k], scratch);
-        for (u32 i = lid; i < 32; i += WGS)
-            if (bits >> i & 1u)
-                p->patches[2 * (32 * k + i) + 1] |= PATCH_STAYS(kind);
-    }
+    search_entries(p, s->ring + from, before_wrap, kind, mask);
+    search_entries(p, s->ring, n - before_wrap, kind, mask);
     BARRIER();
 }
 
@@ -181,7 +170,7 @@ static inline void make_patches(const history_effects *p, const cls_slot *slot, 
     const u32 searches = add_patches(p, &c, slot, s, chunk, scratch);
     for (u32 kind = 0; kind < 2; kind++)
         if (searches & PATCH_LEAVES(kind)) /* the same for the whole group */
-            search_window(p, &c, slot, s, kind, chunk, scratch);
+            search_window(p, &c, slot, s, kind, chunk);
     if (searches != 0)
         clear_marks(p, vocab);
     for (u32 i = LOCAL_ID; i < c.n; i += WGS) {

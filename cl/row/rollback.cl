@@ -11,24 +11,36 @@
     STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
     STEP(8) STEP(9) STEP(a) STEP(b) STEP(c) STEP(d) STEP(e) STEP(f)
 /* clang-format on */
-#define VECTORS(s) (((s)->words + 15) / 16)
+#if VEC == 16
+#define EACH_LANE EACH_16
+#else
+#define EACH_LANE CAT(CLS_EACH_, VEC)
+#endif
+#define WHOLE_WORDS(s) (((s)->words + 15) / 16 * 16)
+
+/* Clears the counts of the tokens of a word. */
+static inline void clear_counts(const slot_state *s, u32 word)
+{
+    for (u32 k = 0; k < 16; k += VEC)
+        VSTORE((UV)(0u), s->counts + word * 16 + k);
+}
 
 /* Clears the counts and the tokens in context. */
 #define CLEAR_COUNTS(k) \
     if (adjusted.s##k != 0) \
-        vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
+        clear_counts(s, w + 0x##k);
 static inline void state_clear(const slot_state *s)
 {
-    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
-        const uint16 adjusted = vload16(v, s->adjusted);
-        if (fold_or16(as_int16(adjusted)) == 0)
+    for (u32 w = LOCAL_ID * VEC; w < WHOLE_WORDS(s); w += WGS * VEC) {
+        const UV adjusted = VLOAD(s->adjusted + w);
+        if (!ANY(adjusted != 0u))
             continue;
-        vstore16((uint16)(0u), v, s->adjusted);
-        vstore16((uint16)(0u), v, s->in_context);
+        VSTORE((UV)(0u), s->adjusted + w);
+        VSTORE((UV)(0u), s->in_context + w);
         if (s->counting == CLS_COUNTS_PRESENCE) {
-            vstore16((uint16)(0u), v, s->counts);
+            VSTORE((UV)(0u), s->counts + w);
         } else {
-            EACH_16(CLEAR_COUNTS)
+            EACH_LANE(CLEAR_COUNTS)
         }
     }
     BARRIER();

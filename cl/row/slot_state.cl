@@ -57,11 +57,14 @@ static inline uint2 list_word(__global const u32 *ids, u32 i, u32 last)
 {
     if (i + 32 > last)
         return (uint2)(1u << (ids[i] & 31), 1u);
-    const uint16 a = vload16(0, ids + i), b = vload16(1, ids + i);
-    const int16 in_a = (a >> 5) == ids[i] >> 5, in_b = (b >> 5) == ids[i] >> 5;
-    const uint16 bits =
-        (as_uint16(in_a) & (uint16)(1u) << (a & 31)) | (as_uint16(in_b) & (uint16)(1u) << (b & 31));
-    return (uint2)((u32)fold_or16(as_int16(bits)), (u32)-fold_isum16(in_a + in_b));
+    IV bits = (IV)(0), same = bits;
+    for (u32 k = 0; k < 32; k += VEC) {
+        const UV id = VLOAD(ids + i + k);
+        const IV is = (id >> 5) == ids[i] >> 5;
+        bits |= is & (IV)(1) << AS_IV(id & 31u);
+        same += is;
+    }
+    return (uint2)((u32)CAT(fold_or, VEC)(bits), COUNT(same));
 }
 
 static inline int entry_counts(u32 entry, u32 flags)
