@@ -188,7 +188,7 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
 {
     const cli_option fields[] = {CLS_PARAMS(CLI_PARAM_OPTION, params) CLI_NO_OPTION};
     const struct name *at_fault;
-    const char *key;
+    const char *key, *keys[NAMES] = {NULL};
     json_t *value;
     if (!json_is_object(object))
         cli_die("%s is not an object", where);
@@ -197,6 +197,10 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
         const struct name *const name = name_of(key);
         char what[PATH_MAX + 160];
         snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
+        if (name != NULL && keys[name - names] != NULL)
+            cli_die("%s: \"%s\" is the same parameter", what, keys[name - names]);
+        if (name != NULL)
+            keys[name - names] = key;
         if (strcmp(key, "force") == 0 && force != NULL) {
             cli_ids_from_json(what, value, force);
             cli_ids_check(what, force, vocab);

@@ -116,6 +116,7 @@ json '[{"stop_id":3},{},{},{},{},{},{},{}]' 'row 0: "stop_id" is not a known key
 json '{"temprature":1}' '"temprature" is not a known key; did you mean temperature?'
 json '{"do_sample":true,"top_k":4}' '"do_sample" is not a known key' # Transformers'
 json '{"post_thinking":{"force":[3]}}' '"post_thinking": "force" is not a known key'
+json '{"typical":0.5,"typical_p":1}' '"typical_p": "typical" is the same parameter'
 json '[{"stop_ids":3},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an array'
 json '[{"stop_ids":["3"]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an integer'
 json '[{"stop_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": .* 37'
