@@ -402,6 +402,8 @@ same_as '{"temperature":0.9,"dynatemp_range":0.4,"dynatemp_exponent":2,
 same_as '{"top_n_sigma":1.5,"chain":"llama","top_p":0.9,"top_p_decay":0.8,"top_p_min":0.3,
 "top_p_reset_id":4}' \
     --top-n-sigma 1.5 --chain llama --top-p 0.9 --top-p-decay 0.8 --top-p-min 0.3 --top-p-reset-id 4
+echo '{"chain":"llama"}' >p.json
+check "a row's preset in place of stages" host --chain temp,top-k --params p.json
 same_as '{"temperature":0.3,"top_a":0.9,"min_p":0}' --temperature 0.3 --top-a 0.9
 same_as '{"mirostat":2,"mirostat_tau":2,"mirostat_eta":0.3}' --mirostat 2 --mirostat-ent 2 \
     --mirostat-lr 0.3
