@@ -114,6 +114,8 @@ static uint32_t history_of(const cli_request *q)
         const uint64_t least[] = {!looks      ? 0
                                   : whole > 0 ? whole
                                               : 1,
+                                  p->no_repeat_ngram,
+                                  p->ngram_window,
                                   p->penalty_window,
                                   p->dry_window,
                                   p->thinking_start.count,

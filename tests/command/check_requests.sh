@@ -274,6 +274,7 @@ done
 # No two in a row twice. Bad words; least tokens; what is allowed; DRY, of 0 0 0 the last two repeat
 # the first two.
 gives '0 0 1 1 0 0' "$ok" --output so-far.npy --no-repeat-ngram-size 2
+gives '0 0 0 0 0 0' "$ok" --output so-far.npy --no-repeat-ngram-size 9 --ngram-window 12
 gives '0 0 0 0 1 0' "$ok" --output so-far.npy --bad-word 3 --bad-word 0,2,0
 ints two.npy '6, 2'  -1 -1  1 -1  1 1  2 1  3 3  2 2
 gives '1 1 0 0 0 0' '0 0 32 32 32 32' --output two.npy --stop-id 0 --min-tokens 2
