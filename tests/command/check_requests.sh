@@ -84,6 +84,8 @@ npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
 npy slim.npy '<f4' '8, 3'; head -c 96 /dev/zero >>slim.npy
 npy int8.npy '|i1' '8, 1'; bytes int8.npy 0101010101010101
 host_refused "int8.npy: the array must be bool" --mask int8.npy
+npy uint8.npy '|u1' '8, 5'; head -c 40 /dev/zero >>uint8.npy
+host_refused "uint8.npy: 5 uint8 for 37 tokens are bits" --mask uint8.npy
 npy line8.npy '|b1' '8,'; bytes line8.npy 0101010101010101
 host_refused "line8.npy: the array must be bool" --mask line8.npy
 npy bool2.npy '|b2' '8, 1'
