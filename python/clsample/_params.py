@@ -85,6 +85,15 @@ class Params(Dict[str, Any]):
         values = _given(params, _fields)
         if "_bad_words_token_ids" in values:  # what the engine has made of the texts
             values.pop("bad_words", None)
+        if values.get("ignore_eos"):  # the ends are there for min_tokens alone
+            ends = {*values.pop("_all_stop_token_ids", ())} - {*values.get("stop_token_ids", ())}
+            ignore = set(ignore)
+            if ends and values.get("min_tokens") and "min_tokens" not in ignore:
+                raise ValueError(
+                    f"{VLLM.call}: min_tokens = {values['min_tokens']!r:.60} is not converted: it "
+                    f"bans {sorted(ends)!r:.60}, which with ignore_eos end no text; "
+                    "ignore=['min_tokens'] leaves it out"
+                )
         return _joined(cls, VLLM, *_converted(VLLM, values, ignore), more)
 
     @classmethod

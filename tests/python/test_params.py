@@ -234,6 +234,11 @@ def test_objects():
         "seed": 3,
         "stop_ids": [2, 9],
     }
+    ended = {"stop_token_ids": [5], "_all_stop_token_ids": {2, 5}, "ignore_eos": True}
+    with pytest.warns(UserWarning, match="ignore_eos = True"):
+        assert Params.from_vllm(ended) == {"chain": "vllm", "stop_ids": [5]}
+    with pytest.raises(ValueError, match=r"min_tokens = 3 is not converted: it bans \[2\]"):
+        Params.from_vllm({**ended, "min_tokens": 3})
     for read in (Params.from_generation_config, Params.from_vllm, Params.from_openai):
         with pytest.raises(TypeError, match="must be a dict or an object of them, not int"):
             read(5)
