@@ -384,7 +384,7 @@ VLLM = Source(
         "logits_processors": (([],), "a step's `bias` and `mask` take their place"),
         "trace_decode_token_ids": ((), "Request.force() forces them"),
         "extra_args": (({},), "clsample does not know what they do"),
-        "watermarking": ((False,), "there are no watermarks in this version"),
+        "watermarking": ((False,), "the engine has the key; give watermark_key"),
     },
     {
         "n": ((1,), "begin a request for each, with a stream of its own"),

@@ -296,6 +296,7 @@ def test_messages():
         (Params.from_generation_config, {"eos_token_id": "x"}, "integers; its elements are text"),
         (Params.from_generation_config, {"sequence_bias": {(1, 2): 1.0}}, "several tokens"),
         (Params.from_generation_config, {"repetition_penalty": 0}, "repetition_penalty is 0"),
+        (Params.from_vllm, {"watermarking": True}, "the engine has the key; give watermark_key"),
         (Params.from_vllm, {"bad_words": ["word"]}, "bad_words = .*: it must.*tokenizer converts"),
         (Params.from_openai, {"logit_bias": {"a": 1}}, "logit_bias = .*a dict of biases by token"),
         (Params.from_openai, {"logit_bias": [1]}, "logit_bias = .*a dict of biases by token ids"),
