@@ -207,7 +207,12 @@ def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
 
 PHASED = ("temperature", "top_k", "top_p", "min_p")  # what vLLM's post_thinking has
 # What the rows outside the thinking have in common with the others there, unless it is given.
-INHERITED = (*PHASED, "chain", "presence_penalty", "frequency_penalty", "repetition_penalty")
+INHERITED = (
+    *PHASED,
+    *"chain stages dynatemp_range dynatemp_exponent top_n_sigma typical_p xtc_probability".split(),
+    *"xtc_threshold p_less infill top_a min_keep".split(),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+)
 DETECTION = {"min_count": 0, "min_pattern_size": 0, "max_pattern_size": 0}  # vLLM's defaults
 
 
