@@ -307,6 +307,13 @@ def test_ngrams_of_a_long_text(model, inputs, context, monkeypatch):
     assert torch.equal(custom(model, inputs, context, **config), theirs)
 
 
+@pytest.mark.parametrize("params", [dict(watermark_key=5), dict(thinking_start=[3, 4])])
+def test_what_needs_a_history(model, inputs, context, params):
+    only = clsample.Grammar([{token: 0 for token in range(3, 60)}], vocab=VOCAB)
+    found, _ = processed(model, inputs, dict(params, grammar=only, seed=4), context)
+    assert {token for row in outputs_of(found, inputs) for token in row} <= {*range(3, 60)}
+
+
 def test_stops_of_clsample(model, inputs, context):
     """max_tokens ends the rows, with the reason, in both ways."""
     more = dict(return_dict_in_generate=True, eos_token_id=None)
