@@ -90,9 +90,11 @@ class LogitsProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
                 of the inputs, where prompts are padded: padding is no part of a prompt
     context     a Context; otherwise the first usable device's, which stays open
 
-    One object serves one generate(), greedy or do_sample. Parameters of generate() that change
-    logits (temperature, repetition_penalty, ...) work as well, so name each in one place. Rows end
-    by generate()'s own criteria and, with `stopping`, by stop_ids, max_tokens and loop_repeats.
+    One object serves one generate(), greedy or do_sample. Parameters of generate() that change the
+    logits before it (repetition_penalty, suppress_tokens, ...) work as well, so name each in one
+    place. Those that Transformers applies after it have no effect: temperature, top_k, top_p and
+    other truncations, watermarking_config, and processors behind it in the list. Rows end by
+    generate()'s own criteria and, with `stopping`, by stop_ids, max_tokens and loop_repeats.
     A text that changes other than by a token at the end of each row is refused: assistants change
     it so, and beams, which gain nothing from scores of one token each.
 
