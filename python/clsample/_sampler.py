@@ -209,7 +209,8 @@ class Sampler(Closed):
             if not isinstance(grammar, Grammar):
                 raise TypeError(f"grammar must be a clsample.Grammar, not {kind(grammar)}")
             followed = grammar.handle
-            owned_params = {**owned_params, "grammar": grammar} if owned_params else owned_params
+            if owned_params is not None:
+                owned_params["grammar"] = grammar
         return self._new(
             owned_params,
             lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data), followed),

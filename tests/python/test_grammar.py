@@ -284,6 +284,9 @@ def test_requests_follow_a_grammar(context):
         free.end()
         other = sampler.load(pickle.loads(pickle.dumps(saved)), grammar=small())
         assert int(sampler.sample(logits[:1], [other]).tokens.get()[0]) in allowed(grammar, state)
+        with sampler.load(bytes(saved), {}, grammar=grammar) as bare:
+            bare.update(temperature=0)
+            assert bare.params == {"grammar": grammar, "temperature": 0}
         with pytest.raises(clsample.BadArgument, match="grammar"):
             sampler.begin(grammar=Grammar([{0: 0}], vocab=11))
         with pytest.raises(clsample.BadArgument, match="grammar_state"):
