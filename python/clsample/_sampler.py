@@ -203,7 +203,8 @@ class Sampler(Closed):
         if not isinstance(state, (bytes, bytearray, memoryview)):
             raise TypeError(f"state must be bytes, not {kind(state)}")
         data = ffi.from_buffer(state)
-        owned_params = own(getattr(state, "params", params))
+        saved = getattr(state, "params", None)
+        owned_params = own(params if saved is None else saved)
         followed = ffi.NULL
         if grammar is not None:
             if not isinstance(grammar, Grammar):

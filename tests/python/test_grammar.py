@@ -287,6 +287,10 @@ def test_requests_follow_a_grammar(context):
         with sampler.load(bytes(saved), {}, grammar=grammar) as bare:
             bare.update(temperature=0)
             assert bare.params == {"grammar": grammar, "temperature": 0}
+        with sampler.load(bytes(saved), grammar=grammar) as bare:
+            again = bare.save()
+        with sampler.load(again, {"seed": 1}, grammar=grammar) as bare:
+            bare.update(temperature=0)
         with pytest.raises(clsample.BadArgument, match="grammar"):
             sampler.begin(grammar=Grammar([{0: 0}], vocab=11))
         with pytest.raises(clsample.BadArgument, match="grammar_state"):
