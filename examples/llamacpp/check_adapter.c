@@ -371,6 +371,22 @@ static void check_arrays(clsample_llama *shared)
     llama_sampler_reset(clone);
     generate(&q, clone, many / 5);
     llama_sampler_free(clone);
+
+    static const int32_t begins[1] = {3}, ends_it[1] = {4};
+    cls_params answer;
+    begin(&q, DEFAULTS);
+    cls_params_init(&answer);
+    answer.temperature = 0;
+    q.params.thinking_start = (cls_ids){begins, 1};
+    q.params.thinking_end = (cls_ids){ends_it, 1};
+    given = q.params;
+    q.params.post_thinking = given.post_thinking = &answer;
+    restart(&q);
+    sampler = clsample_llama_sampler_init(shared, &given);
+    memset(&answer, -1, sizeof answer);
+    llama_sampler_reset(sampler);
+    generate(&q, sampler, many / 5);
+    llama_sampler_free(sampler);
 }
 
 /* Orders that are refused change nothing. Samplers that an order does not name are off. */
