@@ -433,13 +433,14 @@ static void check_failures(clsample_llama *shared)
     struct llama_sampler *samplers[SLOTS + 1];
     begin(&q, PENALTIES);
     const int32_t stop = 3;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         cls_params bad = q.params;
         bad.stop_ids = (cls_ids){&stop, i == 0};
         bad.max_tokens = i == 1 ? 5 : 0;
         bad.loop_repeats = i == 2 ? 2 : 0;
         bad.top_p = i == 3 ? 2 : 1;
         bad.penalty_window = i == 4 ? HISTORY + 1 : 1;
+        bad.min_tokens = i == 5 ? 2 : 0;
         CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
     }
 

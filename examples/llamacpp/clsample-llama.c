@@ -551,9 +551,10 @@ struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const 
 {
     if (!done(cls_params_check(params, shared->vocab), "params"))
         return NULL;
-    if (params->stop_ids.count > 0 || params->max_tokens > 0 || params->loop_repeats > 0) {
-        failed("params", "stop_ids, max_tokens and loop_repeats are not supported; llama.cpp's "
-                         "caller decides when to stop");
+    if (params->stop_ids.count > 0 || params->min_tokens > 0 || params->max_tokens > 0 ||
+        params->loop_repeats > 0) {
+        failed("params", "stop_ids, min_tokens, max_tokens and loop_repeats are not supported; "
+                         "llama.cpp's caller decides when to stop");
         return NULL;
     }
     struct llama_sampler shell = {&sampler_interface, sampler_new(shared, params)};
