@@ -374,7 +374,9 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
     if (candidates->selected >= 0)
         candidates->data[candidates->selected].p = expf(drawn.logprob);
     else
-        failed("sample", "a sampler before this one has removed the forced token");
+        failed("sample", drawn.token < 0
+                             ? "the text has ended by an end id of its grammar"
+                             : "a sampler before this one has removed the forced token");
 }
 
 static void sampler_reset(struct llama_sampler *s)
