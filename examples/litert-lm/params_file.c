@@ -14,7 +14,7 @@
  * learn. */
 static const char *const refused[] = {
     "temperature", "top_k",  "top_p",        "seed",     "stream",   "position",
-    "max_tokens",  "infill", "loop_repeats", "loop_min", "loop_max",
+    "max_tokens",  "infill", "loop_repeats", "loop_min", "loop_max", "loop_action",
 };
 
 static bool read_float(json_t *value, void *to)

@@ -187,6 +187,7 @@ static void file(void)
     static const cls_ids bad_words[] = {{bad, 2}, {bad, 1}};
     static const cls_logit_bias biases[] = {{0, 5}, {7, 5}, {42, -INFINITY}};
     static const char *const wrong[][2] = {{"{\"max_tokens\": 3}", "\"max_tokens\": not a key"},
+                                           {"{\"loop_action\": \"all\"}", "\"loop_action\": not"},
                                            {"{\"watermark_key\": -1}", "not a value"},
                                            {"{\"min_p\": \"0.5\"}", "\"min_p\": not a value"},
                                            {"{\"bad_words\": [[1], 2]}", "\"bad_words\": not a"},
