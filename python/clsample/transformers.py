@@ -309,6 +309,7 @@ def _served(one: Any, config: Any) -> bool:
 def _merged(config: Any, params: Rows, seed: Optional[int]) -> Rows:
     """The parameters of a generation_config, with those of clsample in place of them."""
     ignore = [*THEIRS, *["no_repeat_ngram_size"] * _long(config)]
+    config = {**config.to_dict(), "top_k": config.top_k or 0}  # generate() has set its default
     if params is None or isinstance(params, Mapping):
         more = {**(params or {}), **({} if seed is None else {"seed": seed})}
         return Params.from_generation_config(config, ignore=ignore, **more)

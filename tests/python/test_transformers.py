@@ -198,6 +198,15 @@ def test_seeds(model, inputs, context):
     assert torch.equal(again.sequences, one.sequences)
 
 
+def test_no_top_k(model, inputs, context):
+    """None is off in a call, as 0 is; what the call does not name is Transformers' 50."""
+    wanted = {None: 0, 0: 0, 7: 7}
+    for given, top_k in wanted.items():
+        found = custom(model, inputs, context, top_k=given, do_sample=True,
+                       return_dict_in_generate=True)
+        assert found.params[0]["top_k"] == top_k
+
+
 def test_several_answers(model, inputs, context):
     """num_return_sequences: rows of one prompt differ, and have no other row's padding."""
     more = dict(do_sample=True, eos_token_id=None, seed=5)
