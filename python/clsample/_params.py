@@ -357,8 +357,8 @@ TRANSFORMERS = Source(
         is_assistant length_penalty low_memory max_cache_len max_matching_ngram_size
         num_assistant_tokens num_assistant_tokens_schedule output_attentions
         output_hidden_states output_logits output_scores pad_token_id prefill_chunk_size
-        renormalize_logits return_dict_in_generate speculation_type target_lookbehind
-        transformers_version use_cache
+        renormalize_logits return_dict_in_generate return_legacy_cache speculation_type
+        target_lookbehind transformers_version use_cache
     """.split(),
 )
 
