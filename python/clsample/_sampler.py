@@ -361,7 +361,7 @@ class Sampler(Closed):
                     device. A request may occur once, except with defer_accept.
         mask        the tokens that rows may draw: bool [rows, vocab], or int32 [rows,
                     ceil(vocab / 32)] of bits, on the host or the device. Tokens beyond a
-                    narrower mask are banned.
+                    narrower mask are banned. Bits in uint8 are refused: view them as int32.
         bias        float32, float16, or bfloat16 or uint16 for it [rows, vocab]: added to the
                     logits; -inf bans
         bias_factor what `bias` is multiplied by first, of either sign; +inf then counts as NaN. For
