@@ -238,6 +238,7 @@ def test_end_ids_are_the_matchers(guidance, lark, ends, words):
 @pytest.mark.parametrize(
     "lark, most, words",
     [
+        ("/a*/", 0, "more than 0 beginnings of texts"),
         ("/a*/", 500, "500 beginnings of texts: perhaps infinitely many. Pass.*raise max_states"),
         ("/[ab]{30}c/", 100, "100 .*, and none of them has come to an id of end_ids: perhaps"),
         ("some\nsome[max_tokens=3]: /[ab]*/", 99, "99 sequences of tokens, which it tells apart"),
