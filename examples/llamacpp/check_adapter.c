@@ -457,6 +457,9 @@ static void check_failures(clsample_llama *shared)
     for (uint32_t t = 0; t < VOCAB; t++)
         logits[t] = t % 2 ? -INFINITY : NAN;
     CHECK(selected(samplers[0], all_candidates()) == -1);
+    llama_token_data_array outside = all_candidates();
+    data[3] = (llama_token_data){VOCAB, 9.0f, 0.0f};
+    CHECK(selected(samplers[0], outside) == -1);
     llama_sampler_reset(samplers[0]); /* the token was not accepted */
     generate(&other, samplers[0], 5);
     q = fork_of(&other, 0);

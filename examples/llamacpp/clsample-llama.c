@@ -297,16 +297,18 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
 
 /* Converts candidates to a row in the order of ids. Tokens that earlier samplers removed are
  * banned. */
-static void fill_row(clsample_llama *shared, const llama_token_data_array *candidates)
+static bool fill_row(clsample_llama *shared, const llama_token_data_array *candidates)
 {
     if (candidates->size < shared->vocab)
         for (uint32_t t = 0; t < shared->vocab; t++)
             shared->row[t] = -INFINITY;
     for (size_t i = 0; i < candidates->size; i++) {
         llama_token id = candidates->data[i].id;
-        if (id >= 0 && (uint32_t)id < shared->vocab)
-            shared->row[id] = candidates->data[i].logit;
+        if (id < 0 || (uint32_t)id >= shared->vocab)
+            return failed("sample", "a candidate is outside the vocabulary of the open call");
+        shared->row[id] = candidates->data[i].logit;
     }
+    return true;
 }
 
 /* The index of a token among the candidates: usually it equals the id. -1: there is none. */
@@ -356,9 +358,8 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
     struct slot_sampler *m = s->ctx;
     struct drawn drawn;
     candidates->selected = -1;
-    if (!settle_prompt(m))
+    if (!settle_prompt(m) || !fill_row(m->shared, candidates))
         return;
-    fill_row(m->shared, candidates);
     if (!draw(m, &drawn)) {
         give_up(m);
         return;
