@@ -210,10 +210,12 @@ static void read_stages(const char *what, json_t *value, cls_params *params)
 static void chain_parse(const char *what, const char *text, cls_params *params)
 {
     const struct name *preset = find_name(presets, text);
-    if (preset == NULL)
+    if (preset == NULL) {
         read_stages(what, split(text, 64), params);
-    else
-        params->chain = preset->value;
+        return;
+    }
+    params->chain = preset->value;
+    memset(params->stages, CLS_STAGE_END, sizeof params->stages);
 }
 
 static void chain_from_json(const char *what, json_t *value, cls_params *params)

@@ -173,12 +173,13 @@ void cli_set_from_json(cli_type type, void *to, const char *meta, const char *wh
     cli_set(type, to, meta, what, number);
 }
 
-_Noreturn static void refuse_key(const char *what, const char *key)
+_Noreturn static void refuse_key(const char *what, const char *key, const cls_ids *force)
 {
     cli_near near = {.word = key, .length = strlen(key)};
     for (int i = 0; i < NAMES; i++)
         cli_near_try(&near, names[i].key);
-    cli_near_try(&near, "force");
+    if (force != NULL)
+        cli_near_try(&near, "force");
     cli_die("%s is not a known key%s", what, cli_near_text(&near, ""));
 }
 
@@ -187,7 +188,7 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
 {
     const cli_option fields[] = {CLS_PARAMS(CLI_PARAM_OPTION, params) CLI_NO_OPTION};
     const struct name *at_fault;
-    const char *key;
+    const char *key, *keys[NAMES] = {NULL};
     json_t *value;
     if (!json_is_object(object))
         cli_die("%s is not an object", where);
@@ -196,15 +197,18 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
         const struct name *const name = name_of(key);
         char what[PATH_MAX + 160];
         snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
-        if (strcmp(key, "force") == 0) {
+        if (name != NULL && keys[name - names] != NULL)
+            cli_die("%s: \"%s\" is the same parameter", what, keys[name - names]);
+        if (name != NULL)
+            keys[name - names] = key;
+        if (strcmp(key, "force") == 0 && force != NULL) {
             cli_ids_from_json(what, value, force);
             cli_ids_check(what, force, vocab);
         } else if (strcmp(key, "post_thinking") == 0) {
-            cls_ids none;
             params->post_thinking = NULL;
-            cli_params_from_json(what, value, vocab, cli_phase_of(params), &none);
+            cli_params_from_json(what, value, vocab, cli_phase_of(params), NULL);
         } else if (name == NULL) {
-            refuse_key(what, key);
+            refuse_key(what, key, force);
         } else if (name - names < NUMBERS) {
             const cli_option *const field = &fields[name - names];
             cli_set_from_json(field->type, field->value, field->meta, what, value);

@@ -100,8 +100,8 @@ const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
 void cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
                      const cli_rows *rows, uint32_t vocab, cls_params *params, cls_ids *force);
 
-/* Sets the parameters that an object names, and the ids of "force". Messages begin with `where`:
- * "FILE: row 3". */
+/* Sets the parameters that an object names, and the ids of "force", which is no key if force is
+ * NULL. Messages begin with `where`: "FILE: row 3". */
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
                           cls_ids *force);
 

@@ -25,6 +25,11 @@ static void input_read(cli_request *q, cli_input what)
     if (q->path[what] == NULL)
         return;
     cli_array_open(what, q->path[what], -1, &npy, array);
+    if (what == CLI_MASK && npy.kind == 'u' && npy.size == 1 && array->width < q->vocab &&
+        (array->width == (q->vocab + 7) / 8 || array->width == (q->vocab + 31) / 32 * 4))
+        cli_die("%s: %" PRIu32 " uint8 for %" PRIu32 " tokens are bits; convert them in NumPy by "
+                "a.view('int32')",
+                npy.path, array->width, q->vocab);
     const cli_picked *const picked = cli_rows_in(npy.path, npy.shape[0], "rows", &rows);
     cli_array_read(&npy, picked, array);
     if (what == CLI_BIAS && array->width != q->vocab)
@@ -114,6 +119,8 @@ static uint32_t history_of(const cli_request *q)
         const uint64_t least[] = {!looks      ? 0
                                   : whole > 0 ? whole
                                               : 1,
+                                  p->no_repeat_ngram,
+                                  p->ngram_window,
                                   p->penalty_window,
                                   p->dry_window,
                                   p->thinking_start.count,

@@ -68,8 +68,9 @@ static void add_list_sequences(run_text *t, const cls_sequences *list)
 static void add_phase(run_text *t, const cls_params *second)
 {
     run_text words = {NULL, 0};
-    run_add(&words, " temperature=%.9g", (double)second->temperature);
     run_add_params(&words, second);
+    if (words.text == NULL)
+        run_add(&words, " temperature=%.9g", (double)second->temperature);
     for (const char *at = words.text; *at != '\0'; at++)
         run_add(t, "%c%s", *at, *at == ' ' ? "post_thinking." : "");
 }

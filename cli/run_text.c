@@ -46,6 +46,8 @@ static void add_word(run_statement *s, char *text)
         run_die(s, "there are more than %d words", (int)MOST_WORDS);
     if (value != NULL)
         *value = '\0';
+    if (run_find(s, value != NULL ? text : "") != NULL)
+        run_die(s, "%s has %.40s twice", s->verb, value != NULL ? text : "a word without =");
     s->word[s->words++] = (run_word){value != NULL ? text : "", value != NULL ? value + 1 : text};
 }
 
@@ -384,6 +386,8 @@ void run_begin_call(const run_statement *s, const char *keys, const char *struct
                     size_t size)
 {
     run_check_keys(s, keys, structure);
+    if (run_find(s, "") != NULL)
+        run_die(s, "%s takes no word without =, such as %.40s", s->verb, run_find(s, ""));
     if (cls_struct_init(structure, call, size) != CLS_OK)
         run_die(s, "%s", cls_error_message());
     run_set_fields(s, keys, structure, call);

@@ -4,6 +4,7 @@
 #include "plugin.h"
 #include "base/param_table.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
  * learn. */
 static const char *const refused[] = {
     "temperature", "top_k",  "top_p",        "seed",     "stream",   "position",
-    "max_tokens",  "infill", "loop_repeats", "loop_min", "loop_max",
+    "max_tokens",  "infill", "loop_repeats", "loop_min", "loop_max", "loop_action",
 };
 
 static bool read_float(json_t *value, void *to)
@@ -45,6 +46,16 @@ static bool read_uint(json_t *value, void *to)
     const bool fits = read_integer(value, 0, UINT32_MAX, &number);
     *(uint32_t *)to = (uint32_t)number;
     return fits;
+}
+
+static bool read_uint64(json_t *value, void *to) /* beyond JSON's 63 bits a string */
+{
+    const char *const text = json_string_value(value);
+    char *end = NULL;
+    errno = 0;
+    *(uint64_t *)to = text != NULL ? strtoull(text, &end, 10) : (uint64_t)json_integer_value(value);
+    return text != NULL ? *text >= '0' && *text <= '9' && *end == '\0' && errno == 0
+                        : json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
 static bool read_switch(json_t *value, void *to)
@@ -111,7 +122,7 @@ static bool read_sequences(json_t *array, void *to)
 #define read_UINT read_uint
 #define read_SWITCH read_switch
 #define read_CHOICE read_choice
-#define read_UINT64 read_uint /* of keys that are refused */
+#define read_UINT64 read_uint64
 #define NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     {#field, offsetof(cls_params, field), read_##type},
 #define LIST(p, kind, list, kept, option, meta, key, help) \

@@ -371,6 +371,22 @@ static void check_arrays(clsample_llama *shared)
     llama_sampler_reset(clone);
     generate(&q, clone, many / 5);
     llama_sampler_free(clone);
+
+    static const int32_t begins[1] = {3}, ends_it[1] = {4};
+    cls_params answer;
+    begin(&q, DEFAULTS);
+    cls_params_init(&answer);
+    answer.temperature = 0;
+    q.params.thinking_start = (cls_ids){begins, 1};
+    q.params.thinking_end = (cls_ids){ends_it, 1};
+    given = q.params;
+    q.params.post_thinking = given.post_thinking = &answer;
+    restart(&q);
+    sampler = clsample_llama_sampler_init(shared, &given);
+    memset(&answer, -1, sizeof answer);
+    llama_sampler_reset(sampler);
+    generate(&q, sampler, many / 5);
+    llama_sampler_free(sampler);
 }
 
 /* Orders that are refused change nothing. Samplers that an order does not name are off. */
@@ -417,13 +433,14 @@ static void check_failures(clsample_llama *shared)
     struct llama_sampler *samplers[SLOTS + 1];
     begin(&q, PENALTIES);
     const int32_t stop = 3;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         cls_params bad = q.params;
         bad.stop_ids = (cls_ids){&stop, i == 0};
         bad.max_tokens = i == 1 ? 5 : 0;
         bad.loop_repeats = i == 2 ? 2 : 0;
         bad.top_p = i == 3 ? 2 : 1;
         bad.penalty_window = i == 4 ? HISTORY + 1 : 1;
+        bad.min_tokens = i == 5 ? 2 : 0;
         CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
     }
 
@@ -440,6 +457,9 @@ static void check_failures(clsample_llama *shared)
     for (uint32_t t = 0; t < VOCAB; t++)
         logits[t] = t % 2 ? -INFINITY : NAN;
     CHECK(selected(samplers[0], all_candidates()) == -1);
+    llama_token_data_array outside = all_candidates();
+    data[3] = (llama_token_data){VOCAB, 9.0f, 0.0f};
+    CHECK(selected(samplers[0], outside) == -1);
     llama_sampler_reset(samplers[0]); /* the token was not accepted */
     generate(&other, samplers[0], 5);
     q = fork_of(&other, 0);

@@ -297,16 +297,18 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
 
 /* Converts candidates to a row in the order of ids. Tokens that earlier samplers removed are
  * banned. */
-static void fill_row(clsample_llama *shared, const llama_token_data_array *candidates)
+static bool fill_row(clsample_llama *shared, const llama_token_data_array *candidates)
 {
     if (candidates->size < shared->vocab)
         for (uint32_t t = 0; t < shared->vocab; t++)
             shared->row[t] = -INFINITY;
     for (size_t i = 0; i < candidates->size; i++) {
         llama_token id = candidates->data[i].id;
-        if (id >= 0 && (uint32_t)id < shared->vocab)
-            shared->row[id] = candidates->data[i].logit;
+        if (id < 0 || (uint32_t)id >= shared->vocab)
+            return failed("sample", "a candidate is outside the vocabulary of the open call");
+        shared->row[id] = candidates->data[i].logit;
     }
+    return true;
 }
 
 /* The index of a token among the candidates: usually it equals the id. -1: there is none. */
@@ -356,9 +358,8 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
     struct slot_sampler *m = s->ctx;
     struct drawn drawn;
     candidates->selected = -1;
-    if (!settle_prompt(m))
+    if (!settle_prompt(m) || !fill_row(m->shared, candidates))
         return;
-    fill_row(m->shared, candidates);
     if (!draw(m, &drawn)) {
         give_up(m);
         return;
@@ -374,7 +375,9 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
     if (candidates->selected >= 0)
         candidates->data[candidates->selected].p = expf(drawn.logprob);
     else
-        failed("sample", "a sampler before this one has removed the forced token");
+        failed("sample", drawn.token < 0
+                             ? "the text has ended by an end id of its grammar"
+                             : "a sampler before this one has removed the forced token");
 }
 
 static void sampler_reset(struct llama_sampler *s)
@@ -397,6 +400,7 @@ static void free_arrays(cls_params *params)
     free((void *)params->thinking_start.ids);
     free((void *)params->thinking_end.ids);
     free((void *)params->thinking_forced.ids);
+    free((void *)params->post_thinking);
 }
 
 static void *copy_of(const void *bytes, size_t n)
@@ -437,13 +441,15 @@ static bool copy_arrays(cls_params *p)
         copy_of(p->logit_bias.biases, p->logit_bias.count * sizeof *p->logit_bias.biases);
     p->dry_breakers.sequences = copy_sequences(p->dry_breakers.sequences, p->dry_breakers.count);
     p->bad_words.sequences = copy_sequences(p->bad_words.sequences, p->bad_words.count);
+    const bool phases = p->post_thinking != NULL; /* whose own lists are empty */
+    p->post_thinking = copy_of(p->post_thinking, phases ? p->post_thinking->struct_size : 0);
     /* All of them, also after one that failed: no array may remain the caller's. */
     const bool allowed = copy_ids(&p->allowed_ids.ids, p->allowed_ids.count);
     const bool exempt = copy_ids(&p->ngram_exempt_ids.ids, p->ngram_exempt_ids.count);
     const bool start = copy_ids(&p->thinking_start.ids, p->thinking_start.count);
     const bool end = copy_ids(&p->thinking_end.ids, p->thinking_end.count);
     const bool forced = copy_ids(&p->thinking_forced.ids, p->thinking_forced.count);
-    return allowed && exempt && start && end && forced &&
+    return allowed && exempt && start && end && forced && phases == (p->post_thinking != NULL) &&
            (p->logit_bias.biases != NULL || p->logit_bias.count == 0) &&
            (p->dry_breakers.sequences != NULL || p->dry_breakers.count == 0) &&
            (p->bad_words.sequences != NULL || p->bad_words.count == 0);
@@ -548,9 +554,10 @@ struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const 
 {
     if (!done(cls_params_check(params, shared->vocab), "params"))
         return NULL;
-    if (params->stop_ids.count > 0 || params->max_tokens > 0 || params->loop_repeats > 0) {
-        failed("params", "stop_ids, max_tokens and loop_repeats are not supported; llama.cpp's "
-                         "caller decides when to stop");
+    if (params->stop_ids.count > 0 || params->min_tokens > 0 || params->max_tokens > 0 ||
+        params->loop_repeats > 0) {
+        failed("params", "stop_ids, min_tokens, max_tokens and loop_repeats are not supported; "
+                         "llama.cpp's caller decides when to stop");
         return NULL;
     }
     struct llama_sampler shell = {&sampler_interface, sampler_new(shared, params)};

@@ -61,8 +61,8 @@ bool clsample_llama_order(cls_params *params, const char *order);
 bool clsample_llama_infill(clsample_llama *shared, const cls_infill *infill);
 
 /* Creates a sampler for one sequence, with an empty history. It copies params and its arrays.
- * stop_ids, max_tokens and loop_repeats are refused, because in llama.cpp the caller decides when
- * to stop. It returns NULL on failure. */
+ * stop_ids, min_tokens, max_tokens and loop_repeats are refused, because in llama.cpp the caller
+ * decides when to stop. It returns NULL on failure. */
 struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const cls_params *params);
 
 #ifdef __cplusplus

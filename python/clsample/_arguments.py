@@ -212,6 +212,11 @@ class Call:
                 f"{name} has elements of {elements}; they must be bool, or int32 words "
                 "of 32 tokens"
             )
+        bits = (-(-vocab // 8), 4 * -(-vocab // 32))  # bytes of a row of bits, without and in words
+        if elements in ("uint8", "int8") and shape and shape[-1] in bits and shape[-1] < vocab:
+            raise ValueError(
+                f"{name} has {shape[-1]} bytes for {vocab} tokens, as bits have; view them as int32"
+            )
         if len(shape) not in (1, 2) or shape[-1] == 0 or shape[-1] > most:
             words = f", of {elements} words of 32 tokens" if most < vocab else ""
             raise ValueError(

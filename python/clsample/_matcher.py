@@ -135,7 +135,7 @@ class Explorer:
         for letter in word:
             text = self.longer.setdefault((text, letter), len(self.longer) + 1)
         if text not in self.states:
-            if len(self.states) == self.most:
+            if len(self.states) >= self.most:
                 what = "sequences of tokens, which it tells apart" if self.apart else (
                     "beginnings of texts"
                 )

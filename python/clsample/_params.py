@@ -85,6 +85,15 @@ class Params(Dict[str, Any]):
         values = _given(params, _fields)
         if "_bad_words_token_ids" in values:  # what the engine has made of the texts
             values.pop("bad_words", None)
+        if values.get("ignore_eos"):  # the ends are there for min_tokens alone
+            ends = {*values.pop("_all_stop_token_ids", ())} - {*values.get("stop_token_ids", ())}
+            ignore = set(ignore)
+            if ends and values.get("min_tokens") and "min_tokens" not in ignore:
+                raise ValueError(
+                    f"{VLLM.call}: min_tokens = {values['min_tokens']!r:.60} is not converted: it "
+                    f"bans {sorted(ends)!r:.60}, which with ignore_eos end no text; "
+                    "ignore=['min_tokens'] leaves it out"
+                )
         return _joined(cls, VLLM, *_converted(VLLM, values, ignore), more)
 
     @classmethod
@@ -198,7 +207,12 @@ def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
 
 PHASED = ("temperature", "top_k", "top_p", "min_p")  # what vLLM's post_thinking has
 # What the rows outside the thinking have in common with the others there, unless it is given.
-INHERITED = (*PHASED, "chain", "presence_penalty", "frequency_penalty", "repetition_penalty")
+INHERITED = (
+    *PHASED,
+    *"chain stages dynatemp_range dynatemp_exponent top_n_sigma typical_p xtc_probability".split(),
+    *"xtc_threshold p_less infill top_a min_keep".split(),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+)
 DETECTION = {"min_count": 0, "min_pattern_size": 0, "max_pattern_size": 0}  # vLLM's defaults
 
 
@@ -343,8 +357,8 @@ TRANSFORMERS = Source(
         is_assistant length_penalty low_memory max_cache_len max_matching_ngram_size
         num_assistant_tokens num_assistant_tokens_schedule output_attentions
         output_hidden_states output_logits output_scores pad_token_id prefill_chunk_size
-        renormalize_logits return_dict_in_generate speculation_type target_lookbehind
-        transformers_version use_cache
+        renormalize_logits return_dict_in_generate return_legacy_cache speculation_type
+        target_lookbehind transformers_version use_cache
     """.split(),
 )
 
@@ -375,7 +389,7 @@ VLLM = Source(
         "logits_processors": (([],), "a step's `bias` and `mask` take their place"),
         "trace_decode_token_ids": ((), "Request.force() forces them"),
         "extra_args": (({},), "clsample does not know what they do"),
-        "watermarking": ((False,), "there are no watermarks in this version"),
+        "watermarking": ((False,), "the engine has the key; give watermark_key"),
     },
     {
         "n": ((1,), "begin a request for each, with a stream of its own"),

@@ -203,13 +203,15 @@ class Sampler(Closed):
         if not isinstance(state, (bytes, bytearray, memoryview)):
             raise TypeError(f"state must be bytes, not {kind(state)}")
         data = ffi.from_buffer(state)
-        owned_params = own(getattr(state, "params", params))
+        saved = getattr(state, "params", None)
+        owned_params = own(params if saved is None else saved)
         followed = ffi.NULL
         if grammar is not None:
             if not isinstance(grammar, Grammar):
                 raise TypeError(f"grammar must be a clsample.Grammar, not {kind(grammar)}")
             followed = grammar.handle
-            owned_params = {**owned_params, "grammar": grammar} if owned_params else owned_params
+            if owned_params is not None:
+                owned_params["grammar"] = grammar
         return self._new(
             owned_params,
             lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data), followed),
@@ -359,7 +361,7 @@ class Sampler(Closed):
                     device. A request may occur once, except with defer_accept.
         mask        the tokens that rows may draw: bool [rows, vocab], or int32 [rows,
                     ceil(vocab / 32)] of bits, on the host or the device. Tokens beyond a
-                    narrower mask are banned.
+                    narrower mask are banned. Bits in uint8 are refused: view them as int32.
         bias        float32, float16, or bfloat16 or uint16 for it [rows, vocab]: added to the
                     logits; -inf bans
         bias_factor what `bias` is multiplied by first, of either sign; +inf then counts as NaN. For

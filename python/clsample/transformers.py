@@ -32,7 +32,7 @@ Rows = Union[None, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 MAX_HISTORY = 16384
 NEED_HISTORY = """
     bad_words dry_multiplier loop_repeats no_repeat_ngram penalty_window post_thinking
-    thinking_forced
+    thinking_end thinking_forced thinking_start watermark_context watermark_key
 """.split()
 
 # What Transformers adds to the logits for parameters that clsample has, too: where its value is, in
@@ -90,9 +90,11 @@ class LogitsProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
                 of the inputs, where prompts are padded: padding is no part of a prompt
     context     a Context; otherwise the first usable device's, which stays open
 
-    One object serves one generate(), greedy or do_sample. Parameters of generate() that change
-    logits (temperature, repetition_penalty, ...) work as well, so name each in one place. Rows end
-    by generate()'s own criteria and, with `stopping`, by stop_ids, max_tokens and loop_repeats.
+    One object serves one generate(), greedy or do_sample. Parameters of generate() that change the
+    logits before it (repetition_penalty, suppress_tokens, ...) work as well, so name each in one
+    place. Those that Transformers applies after it have no effect: temperature, top_k, top_p and
+    other truncations, watermarking_config, and processors behind it in the list. Rows end by
+    generate()'s own criteria and, with `stopping`, by stop_ids, max_tokens and loop_repeats.
     A text that changes other than by a token at the end of each row is refused: assistants change
     it so, and beams, which gain nothing from scores of one token each.
 
@@ -307,6 +309,7 @@ def _served(one: Any, config: Any) -> bool:
 def _merged(config: Any, params: Rows, seed: Optional[int]) -> Rows:
     """The parameters of a generation_config, with those of clsample in place of them."""
     ignore = [*THEIRS, *["no_repeat_ngram_size"] * _long(config)]
+    config = {**config.to_dict(), "top_k": config.top_k or 0}  # generate() has set its default
     if params is None or isinstance(params, Mapping):
         more = {**(params or {}), **({} if seed is None else {"seed": seed})}
         return Params.from_generation_config(config, ignore=ignore, **more)

@@ -84,6 +84,8 @@ npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
 npy slim.npy '<f4' '8, 3'; head -c 96 /dev/zero >>slim.npy
 npy int8.npy '|i1' '8, 1'; bytes int8.npy 0101010101010101
 host_refused "int8.npy: the array must be bool" --mask int8.npy
+npy uint8.npy '|u1' '8, 5'; head -c 40 /dev/zero >>uint8.npy
+host_refused "uint8.npy: 5 uint8 for 37 tokens are bits" --mask uint8.npy
 npy line8.npy '|b1' '8,'; bytes line8.npy 0101010101010101
 host_refused "line8.npy: the array must be bool" --mask line8.npy
 npy bool2.npy '|b2' '8, 1'
@@ -115,6 +117,8 @@ if [ -e unwritten.npy ]; then no_ "a refused call has written"; else yes_; fi
 json '[{"stop_id":3},{},{},{},{},{},{},{}]' 'row 0: "stop_id" is not a known key'
 json '{"temprature":1}' '"temprature" is not a known key; did you mean temperature?'
 json '{"do_sample":true,"top_k":4}' '"do_sample" is not a known key' # Transformers'
+json '{"post_thinking":{"force":[3]}}' '"post_thinking": "force" is not a known key'
+json '{"typical":0.5,"typical_p":1}' '"typical_p": "typical" is the same parameter'
 json '[{"stop_ids":3},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an array'
 json '[{"stop_ids":["3"]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an integer'
 json '[{"stop_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": .* 37'
@@ -272,6 +276,7 @@ done
 # No two in a row twice. Bad words; least tokens; what is allowed; DRY, of 0 0 0 the last two repeat
 # the first two.
 gives '0 0 1 1 0 0' "$ok" --output so-far.npy --no-repeat-ngram-size 2
+gives '0 0 0 0 0 0' "$ok" --output so-far.npy --no-repeat-ngram-size 9 --ngram-window 12
 gives '0 0 0 0 1 0' "$ok" --output so-far.npy --bad-word 3 --bad-word 0,2,0
 ints two.npy '6, 2'  -1 -1  1 -1  1 1  2 1  3 3  2 2
 gives '1 1 0 0 0 0' '0 0 32 32 32 32' --output two.npy --stop-id 0 --min-tokens 2
@@ -400,6 +405,8 @@ same_as '{"temperature":0.9,"dynatemp_range":0.4,"dynatemp_exponent":2,
 same_as '{"top_n_sigma":1.5,"chain":"llama","top_p":0.9,"top_p_decay":0.8,"top_p_min":0.3,
 "top_p_reset_id":4}' \
     --top-n-sigma 1.5 --chain llama --top-p 0.9 --top-p-decay 0.8 --top-p-min 0.3 --top-p-reset-id 4
+echo '{"chain":"llama"}' >p.json
+check "a row's preset in place of stages" host --chain temp,top-k --params p.json
 same_as '{"temperature":0.3,"top_a":0.9,"min_p":0}' --temperature 0.3 --top-a 0.9
 same_as '{"mirostat":2,"mirostat_tau":2,"mirostat_eta":0.3}' --mirostat 2 --mirostat-ent 2 \
     --mirostat-lr 0.3

@@ -256,6 +256,10 @@ step slot=1"
 wrong "bad.run: line 3: a quote has no end$" "$small
 
 logits file=\"four.npy"
+wrong "bad.run: line 2: step takes no word without =, such as 1$" "$small
+step 1"
+wrong "bad.run: line 2: begin has stop_ids twice$" "$small
+begin 0 stop_ids=3 stop_ids=4"
 wrong "bad.run: line 2: slots: ';' follows a number$" "$small
 step slots=0;"
 wrong "bad.run: line 2: slots=x is not a number$" "$small

@@ -187,6 +187,8 @@ static void file(void)
     static const cls_ids bad_words[] = {{bad, 2}, {bad, 1}};
     static const cls_logit_bias biases[] = {{0, 5}, {7, 5}, {42, -INFINITY}};
     static const char *const wrong[][2] = {{"{\"max_tokens\": 3}", "\"max_tokens\": not a key"},
+                                           {"{\"loop_action\": \"all\"}", "\"loop_action\": not"},
+                                           {"{\"watermark_key\": -1}", "not a value"},
                                            {"{\"min_p\": \"0.5\"}", "\"min_p\": not a value"},
                                            {"{\"bad_words\": [[1], 2]}", "\"bad_words\": not a"},
                                            {"{\"stop_ids\": [1003]}", "stop_ids"},
@@ -194,7 +196,10 @@ static void file(void)
     void *sampler;
     write_file("{\"min_p\": 0.01, \"repetition_penalty\": 1.3, \"penalty_scope\": \"all\", "
                "\"stop_ids\": [0, 7], \"bad_words\": [[21, 28], [21]], "
-               "\"logit_bias\": [[0, 5], [7, 5.0], [42, \"-inf\"]]}");
+               "\"logit_bias\": [[0, 5], [7, 5.0], [42, \"-inf\"]], "
+               "\"watermark_context\": 4, \"watermark_key\": \"9223372036854775811\"}");
+    params.watermark_context = 4;
+    params.watermark_key = UINT64_C(9223372036854775811);
     params.min_p = 0.01f;
     params.repetition_penalty = 1.3f;
     params.penalty_scope = CLS_SCOPE_ALL;

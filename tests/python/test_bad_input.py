@@ -97,6 +97,7 @@ def test_arguments_of_a_step(sampler, logits):
             ({"mask": np.ones((1, VOCAB), np.int32)}, ValueError, "int32 words of 32 tokens"),
             ({"mask": np.ones((1, VOCAB + 1), bool)}, ValueError, r"mask .* \(1, 1001\)"),
             ({"mask": np.ones((1, 33), np.int32)}, ValueError, r"it must be \(rows, 32\)"),
+            ({"mask": np.ones((1, 125), np.uint8)}, ValueError, "125 bytes .* view them as int32"),
             ({"mask_map": [0]}, TypeError, "mask_map is given, but mask is not"),
             ({"bias": np.zeros((1, 5), np.float32)}, ValueError, "bias has the shape"),
             ({"bias": np.zeros((1, VOCAB), np.int32)}, TypeError, "bias has elements of int32"),

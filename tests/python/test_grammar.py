@@ -238,6 +238,7 @@ def test_end_ids_are_the_matchers(guidance, lark, ends, words):
 @pytest.mark.parametrize(
     "lark, most, words",
     [
+        ("/a*/", 0, "more than 0 beginnings of texts"),
         ("/a*/", 500, "500 beginnings of texts: perhaps infinitely many. Pass.*raise max_states"),
         ("/[ab]{30}c/", 100, "100 .*, and none of them has come to an id of end_ids: perhaps"),
         ("some\nsome[max_tokens=3]: /[ab]*/", 99, "99 sequences of tokens, which it tells apart"),
@@ -284,6 +285,13 @@ def test_requests_follow_a_grammar(context):
         free.end()
         other = sampler.load(pickle.loads(pickle.dumps(saved)), grammar=small())
         assert int(sampler.sample(logits[:1], [other]).tokens.get()[0]) in allowed(grammar, state)
+        with sampler.load(bytes(saved), {}, grammar=grammar) as bare:
+            bare.update(temperature=0)
+            assert bare.params == {"grammar": grammar, "temperature": 0}
+        with sampler.load(bytes(saved), grammar=grammar) as bare:
+            again = bare.save()
+        with sampler.load(again, {"seed": 1}, grammar=grammar) as bare:
+            bare.update(temperature=0)
         with pytest.raises(clsample.BadArgument, match="grammar"):
             sampler.begin(grammar=Grammar([{0: 0}], vocab=11))
         with pytest.raises(clsample.BadArgument, match="grammar_state"):

@@ -317,8 +317,10 @@ def test_parameters_by_phase():
         {"temperature": 0.0, "presence_penalty": 4.0, "post_thinking": {"top_k": 1}},
         thinking_start=[8],
         thinking_end=[9],
+        typical_p=0.5,
     )
-    assert params["post_thinking"]["presence_penalty"] == 4.0
+    second = params["post_thinking"]
+    assert second["presence_penalty"] == 4.0 and second["typical_p"] == 0.5
     params["post_thinking"] = {"temperature": 0}
     logits = np.array([[3, 2, 0, 0, 0, 0, 0, 0, 0, 1]], np.float32)
     with HOST.sampler(10, 1, max_history=8) as sampler, sampler.begin(**params) as request:

@@ -234,6 +234,11 @@ def test_objects():
         "seed": 3,
         "stop_ids": [2, 9],
     }
+    ended = {"stop_token_ids": [5], "_all_stop_token_ids": {2, 5}, "ignore_eos": True}
+    with pytest.warns(UserWarning, match="ignore_eos = True"):
+        assert Params.from_vllm(ended) == {"chain": "vllm", "stop_ids": [5]}
+    with pytest.raises(ValueError, match=r"min_tokens = 3 is not converted: it bans \[2\]"):
+        Params.from_vllm({**ended, "min_tokens": 3})
     for read in (Params.from_generation_config, Params.from_vllm, Params.from_openai):
         with pytest.raises(TypeError, match="must be a dict or an object of them, not int"):
             read(5)
@@ -247,7 +252,8 @@ def test_their_objects():
         config = transformers.GenerationConfig(do_sample=True, temperature=0.7, eos_token_id=[2])
         found = Params.from_generation_config(config, ignore=["max_length"])
         assert found.items() >= {"temperature": 0.7, "stop_ids": [2], "top_k": 50}.items()
-        defaults = transformers.GenerationConfig._get_default_generation_params()
+        theirs = getattr(transformers.GenerationConfig, "_get_default_generation_params", None)
+        defaults = theirs() if theirs else transformers.GenerationConfig().to_dict()  # version 4
         assert Params.from_generation_config(defaults, ignore=["max_length"])["temperature"] == 0
     table, _ = SYSTEMS["Hugging Face Transformers"]
     known = {*table.rules, *table.refused, *table.left, *table.unused, "do_sample"}
@@ -291,6 +297,7 @@ def test_messages():
         (Params.from_generation_config, {"eos_token_id": "x"}, "integers; its elements are text"),
         (Params.from_generation_config, {"sequence_bias": {(1, 2): 1.0}}, "several tokens"),
         (Params.from_generation_config, {"repetition_penalty": 0}, "repetition_penalty is 0"),
+        (Params.from_vllm, {"watermarking": True}, "the engine has the key; give watermark_key"),
         (Params.from_vllm, {"bad_words": ["word"]}, "bad_words = .*: it must.*tokenizer converts"),
         (Params.from_openai, {"logit_bias": {"a": 1}}, "logit_bias = .*a dict of biases by token"),
         (Params.from_openai, {"logit_bias": [1]}, "logit_bias = .*a dict of biases by token ids"),

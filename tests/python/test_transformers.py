@@ -198,6 +198,15 @@ def test_seeds(model, inputs, context):
     assert torch.equal(again.sequences, one.sequences)
 
 
+def test_no_top_k(model, inputs, context):
+    """None is off in a call, as 0 is; what the call does not name is Transformers' 50."""
+    wanted = {None: 0, 0: 0, 7: 7}
+    for given, top_k in wanted.items():
+        found = custom(model, inputs, context, top_k=given, do_sample=True,
+                       return_dict_in_generate=True)
+        assert found.params[0]["top_k"] == top_k
+
+
 def test_several_answers(model, inputs, context):
     """num_return_sequences: rows of one prompt differ, and have no other row's padding."""
     more = dict(do_sample=True, eos_token_id=None, seed=5)
@@ -305,6 +314,13 @@ def test_ngrams_of_a_long_text(model, inputs, context, monkeypatch):
     theirs = model.generate(**inputs, max_new_tokens=NEW, **config)
     monkeypatch.setattr(ours, "MAX_HISTORY", 16)
     assert torch.equal(custom(model, inputs, context, **config), theirs)
+
+
+@pytest.mark.parametrize("params", [dict(watermark_key=5), dict(thinking_start=[3, 4])])
+def test_what_needs_a_history(model, inputs, context, params):
+    only = clsample.Grammar([{token: 0 for token in range(3, 60)}], vocab=VOCAB)
+    found, _ = processed(model, inputs, dict(params, grammar=only, seed=4), context)
+    assert {token for row in outputs_of(found, inputs) for token in row} <= {*range(3, 60)}
 
 
 def test_stops_of_clsample(model, inputs, context):
