@@ -23,7 +23,7 @@ const cls_selftest_known cls_selftest_table[] = {
     {17, 0x5ce795b4u},   {16, 0x5d8829cbu},   {31, 0x43910320u},   {23, 0x26082c6eu},
     {25, 0x2bf4aa96u},   {24, 0x97b620d2u},   {6, 0x395b13c4u},    {1, 0xdb30edc5u},
     {19, 0x4362fd69u},   {1, 0xf7024321u},    {1615, 0x0addbc14u}, {956, 0xe6961460u},
-    {17, 0x1a49ae76u},   {62, 0x1acdde47u},   {13, 0xf113773bu},   {13, 0xff2b8de6u},
+    {1, 0x436d226du},    {1, 0x7a151909u},    {13, 0xf113773bu},   {13, 0xff2b8de6u},
     {3, 0xf8cc2304u},    {2, 0x67ea9632u},    {4628, 0x62b67dd4u}, {1930, 0x1f3aed39u},
     {2268, 0xbeeb14c8u}, {2268, 0xed048222u}, {16, 0xa62658f8u},   {478, 0xae66c08bu},
     {1775, 0x8ca1e426u}, {1775, 0xf17ad676u}, {2704, 0x45a51a88u}, {149, 0x19d27aa6u},
