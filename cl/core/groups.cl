@@ -276,6 +276,19 @@ DEFINE_WG_REDUCE(wg_fsum, f32, sg_f32, PLUS)
 DEFINE_WG_REDUCE(wg_fmax, f32, sg_f32, LARGER)
 DEFINE_WG_REDUCE(wg_fmin, f32, sg_f32, SMALLER)
 DEFINE_WG_REDUCE(wg_mass, u64, sg_u64, PLUS)
+
+/* Adds up the first n of four sums, n a constant. They take turns at one place, since an index that
+ * is not constant would put them into memory. */
+static inline void wg_masses(u64 *sum, const u32 n, __local u64 *scratch)
+{
+    for (u32 i = 0; i < 4; i++) {
+        const u64 mine = sum[0];
+        sum[0] = sum[1];
+        sum[1] = sum[2];
+        sum[2] = sum[3];
+        sum[3] = i < n ? wg_mass(mine, scratch) : mine;
+    }
+}
 /* Two sums at once, of floats whose bits are the words of a u64. */
 static inline u64 two_floats(f32 a, f32 b) { return u64_make(as_uint(a), as_uint(b)); }
 static inline f32 first_float(u64 x) { return as_float(u64_hi(x)); }

@@ -325,9 +325,7 @@ static inline void fold_row(const row_logits *r, const u32 kinds, u32 what, cons
         sum[1] = as_uint(wg_fmax(as_float(u64_lo(sum[1])), scratch));
         return;
     }
-    for (u32 p = 0; p < CLS_PIVOTS; p++)
-        if (p == 0 || (kinds & BOUNDS) || (p == 1 && (kinds & (FOLD_MASS | FOLD_UNITS))))
-            sum[p] = wg_mass(sum[p], scratch);
+    wg_masses(sum, (kinds & BOUNDS) ? 4 : (kinds & (FOLD_MASS | FOLD_UNITS)) ? 2 : 1, scratch);
 }
 
 /* Sums up what the row has above each of four ascending keys, but not above hi, nor in a hole. */

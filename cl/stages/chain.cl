@@ -122,7 +122,7 @@ ONE_COPY void measure_set(row_job *w, u32 stage, u32 is, int needs_mass)
         }
         if (what != FOLD_MASS && what != FOLD_COUNT)
             return;
-        w->tokens = u64_lo(sum[what == FOLD_MASS ? 1 : 0]);
+        w->tokens = u64_lo(what == FOLD_MASS ? sum[1] : sum[0]);
         w->mass = what == FOLD_MASS ? sum[0] : w->mass;
         u32 first = 0;
 #if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS

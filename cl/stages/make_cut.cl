@@ -102,7 +102,7 @@ static inline u32 tokens_inside(const row_job *w)
 /* Takes what the pass has measured for the chain's first truncation. */
 static inline void begin_with_pass(row_job *w, u32 is, interval *within, cut *at)
 {
-    u64 known[CLS_PIVOTS];
+    u64 known[CLS_PIVOTS] = {0, 0, 0, 0};
     if (!(is & BY_PASS) || !w->pass.valid)
         return;
     if (w->cut == CUT_AT_KEY && !w->pass.counts) {
@@ -111,13 +111,11 @@ static inline void begin_with_pass(row_job *w, u32 is, interval *within, cut *at
     }
     if (w->cut != CUT_REACH || w->pass.counts != w->counts)
         return;
-    for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        u64 sum = 0;
-        SHORT_LOOP
-        for (u32 t = LOCAL_ID; t < w->r.tiles; t += WGS)
-            sum += w->pass.by_tile[t * CLS_PIVOTS + p];
-        known[p] = wg_mass(sum, w->list.scratch);
-    }
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < w->r.tiles; t += WGS)
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            known[p] += w->pass.by_tile[t * CLS_PIVOTS + p];
+    wg_masses(known, CLS_PIVOTS, w->list.scratch);
     interval_narrow(w->out.pivot, known, w->target, 1, within);
 }
 #endif
