@@ -289,6 +289,7 @@ static inline void wg_masses(u64 *sum, const u32 n, __local u64 *scratch)
         sum[3] = i < n ? wg_mass(mine, scratch) : mine;
     }
 }
+
 /* Two sums at once, of floats whose bits are the words of a u64. */
 static inline u64 two_floats(f32 a, f32 b) { return u64_make(as_uint(a), as_uint(b)); }
 static inline f32 first_float(u64 x) { return as_float(u64_hi(x)); }

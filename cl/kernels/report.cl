@@ -118,27 +118,24 @@ static inline void report_whole(const step_args *s, const report *t, int no_toke
 {
     const u32 wants = s->args->wants, per_group = s->args->tiles_per_group;
     __global const u64 *const sums = s->pass + (size_t)row * t->r.tiles * CLS_PIVOTS;
-    u64 all = 0, kept = 0, terms = 0;
+    u64 sum[CLS_PIVOTS] = {0, 0, 0, 0};
     u32 count = 0;
     if ((wants & CLS_WANTS(CLS_OUT_KEPT)) && !no_token) /* the same for the whole group */
         count = t->listed ? t->n_ids : tokens_above(&t->r, report_lowest(t) - 1, list->scratch);
-    for (u32 i = 0; i < 3 && (wants & CLS_WANTS_SUMS); i++) {
-        u64 sum = 0;
+    if (wants & CLS_WANTS_SUMS) { /* an argument */
         for (u32 g = LOCAL_ID; g * per_group < t->r.tiles; g += WGS)
-            sum += sums[g * CLS_PIVOTS + i];
-        sum = wg_mass(sum, list->scratch);
-        all = i == 0 ? sum : all; /* an array would be in memory */
-        kept = i == 1 ? sum : kept;
-        terms = i == 2 ? sum : terms;
+            for (u32 i = 0; i < 3; i++)
+                sum[i] += sums[g * CLS_PIVOTS + i];
+        wg_masses(sum, 3, list->scratch);
     }
     if (LOCAL_ID != 0)
         return;
     REPORT(kept, KEPT, place, (i32)count)
-    REPORT(entropy, ENTROPY, place, no_token || t->greedy ? 0.0f : report_entropy(t, terms))
+    REPORT(entropy, ENTROPY, place, no_token || t->greedy ? 0.0f : report_entropy(t, sum[2]))
     REPORT(kept_mass, KEPT_MASS, place,
            no_token    ? 0.0f
            : t->greedy ? 1.0f
-                       : u64_to_f32(kept) / u64_to_f32(all))
+                       : u64_to_f32(sum[1]) / u64_to_f32(sum[0]))
 }
 
 /* Reports on each row's token, the given ids, the most likely tokens, and sums, each by a separate

@@ -16,6 +16,7 @@
 #else
 #define EACH_LANE CAT(CLS_EACH_, VEC)
 #endif
+/* A slot's bitmaps have so many words. */
 #define WHOLE_WORDS(s) (((s)->words + 15) / 16 * 16)
 
 /* Clears the counts of the tokens of a word. */

@@ -26,7 +26,7 @@ cat >"$dir/table" <<'END'
 1@biases@return x + bias;@return x - bias;
 1@p-less@at_key(w, depth_q20_key(w->top, w->scale, p_less_depth(@at_key(w, 0x00400000 + depth_q20_key(w->top, w->scale, p_less_depth(
 1@infill@u32 shares = only_ends ? 0 : 5,@u32 shares = only_ends ? 0 : 2,
-1@report@: u64_to_f32(kept) / u64_to_f32(all))@: u64_to_f32(all) / u64_to_f32(kept))
+1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]))@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]))
 1@verify: match@at = child_with(v, w->row, token, &children);@at = child_with(v, w->row, token + 1, &children);
 1@verify: block@prefix_prob = ratio_q63(prefix_prob, p, q);@prefix_prob = ratio_q63(prefix_prob, q, p);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
