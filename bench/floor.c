@@ -109,7 +109,7 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     floor->maxima = floor->global * s->vector;
     snprintf(floor->shape, sizeof floor->shape, "%u groups of %u, float%u", (unsigned)groups,
              s->work_group, s->vector);
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DDTYPE=%d -DWG=%u -DVEC=%u",
+    snprintf(options, sizeof options, "-w -cl-std=CL1.2 -DDTYPE=%d -DWG=%u -DVEC=%u",
              (int)setup->dtype, s->work_group, s->vector);
 
     floor->program =
