@@ -1,14 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Judges what texts of calls give on the host by a model of each slot (judge.c), and runs them on
-# each device in ways that run.sh leaves to the long set. CLS_TEST_SIZE=small is for fewer seeds.
+# Judges what texts of calls give on the host by a model of each slot (judge.c). Where run.sh leaves
+# sides of a device to the long set, it runs some texts on them: six at CLS_TEST_SIZE=small, two at
+# tiny.
 # usage: judge.sh                  BUILD, CLSAMPLE: as tests/run sets them
 set -u
 here=$(dirname "$0") hooked=$BUILD/tests/scripts/hooked
 cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
 case ${CLS_TEST_SIZE-} in
-'') seeds=200 ;;
-*) seeds=10 ;;
+'') seeds=40 texts= ;;
+small) seeds=10 texts='slots verify calls forced accept shards' ;;
+*) seeds=10 texts='slots calls' ;;
 esac
 failed=0
 
@@ -38,7 +40,7 @@ judge "slots that are saved and loaded between the calls" "$CLSAMPLE" run $moved
     --sides host-moved --seeds 3
 devices=$("$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
 for device in $devices; do
-    for text in slots verify calls forced accept shards; do
+    for text in $texts; do
         # shellcheck disable=SC2086 # a list of options
         judge "$text, device $device" "$CLSAMPLE" run "$here/$text.run" --device "$device" \
             --sides each,ahead,shards-2,shards-3 $cache
