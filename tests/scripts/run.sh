@@ -3,8 +3,8 @@
 # Runs a text of calls (man clsample-run) on the host and on each device. CLS_TEST_SIZE says in
 # which ways:
 #
-#     tiny     by the fewest programs, with at most 25 random calls of each statement; in other ways
-#              on the host alone
+#     tiny     by the fewest programs, with at most 25 random calls of each statement, or 10 on
+#              Oclgrind; in other ways on the host alone
 #     small    in the device's own shape, and in one with other vectors and short lists
 #     (unset)  on all sides and with what only tests can change, for three seeds
 #
@@ -17,7 +17,8 @@ text=$1
 name=$(basename "$text" .run)
 hooked=$BUILD/tests/scripts/hooked launcher=${CLS_TEST_LAUNCHER-}
 export CLS_TEST_NAME="$BUILD/tests/scripts/$name"
-[ -z "$launcher" ] || CLS_TEST_SIZE=tiny
+calls=25
+[ -z "$launcher" ] || CLS_TEST_SIZE=tiny calls=10
 seed=${CLS_TEST_SEED:+--first-seed $CLS_TEST_SEED}
 passed=0 failed=0
 
@@ -43,7 +44,7 @@ on() {
     case ${CLS_TEST_SIZE-} in
     tiny)
         # shellcheck disable=SC2086 # a list of options
-        way "device $1" $launcher "$hooked" fewest,short-proofs --calls 25 --device "$1" \
+        way "device $1" $launcher "$hooked" fewest,short-proofs --calls $calls --device "$1" \
             --vector 16 ${group:-${launcher:+--work-group 5 --row-group 5}} \
             ${CLS_TEST_PARAMETERS:+--max-parameters $CLS_TEST_PARAMETERS}
         ;;
