@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Judges what texts of calls give on the host by a model of each slot (judge.c). Where run.sh leaves
-# sides of a device to the long set, it runs some texts on them: six at CLS_TEST_SIZE=small, two at
-# tiny.
+# Judges what texts of calls give on the host by a model of each slot (judge.c). Where the size is
+# small, it also runs some texts on sides of a device that run.sh leaves to the long set.
 # usage: judge.sh                  BUILD, CLSAMPLE: as tests/run sets them
 set -u
 here=$(dirname "$0") hooked=$BUILD/tests/scripts/hooked
@@ -10,7 +9,7 @@ cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
 case ${CLS_TEST_SIZE-} in
 '') seeds=40 texts= ;;
 small) seeds=10 texts='slots verify calls forced accept shards' ;;
-*) seeds=10 texts='slots calls' ;;
+tiny) seeds=10 texts= ;;
 esac
 failed=0
 
