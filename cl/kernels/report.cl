@@ -9,9 +9,10 @@
 static inline void report_first(const report *t, i32 max_key, u32 wanted, shortlist *list)
 {
     i32 lo = report_lowest(t);
-    /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. */
+    /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. Of a row that
+     * shards have merged, two max tiles can have the key of one token (merge_tiles()). */
     if (t->set.cut.upper_key == CLS_KEY_INF) {
-        const i32 bound = tile_bound(&t->r, wanted, max_key, list->scratch);
+        const i32 bound = tile_bound(&t->r, 2 * wanted, max_key, list->scratch);
         lo = lo > bound ? lo : bound;
     }
     collect_first(&t->r, wanted, lo, max_key, list);
