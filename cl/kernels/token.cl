@@ -26,7 +26,9 @@ static inline int list_row(row_job *w)
         if (attempt == 0 && r->vocab <= LIST) {
             lo = CLS_KEY_NONE + 1;
         } else if (attempt == 0 && b.k != 0) {
-            const i32 bound = tile_bound(r, b.k, max_key, list->scratch);
+            /* Behind another stage shards have merged tiles: two can have the key of one token. */
+            const u32 k = b.by_maxima ? 2 * b.k : b.k;
+            const i32 bound = tile_bound(r, k, max_key, list->scratch);
             lo = bound > lo ? bound : lo;
         } else if (attempt == 0) {
             if (!b.bounded)
