@@ -100,10 +100,13 @@ static bool records_differ(const run_record *a, const run_record *b, const run_s
 
 static bool sides_differ(const run_side *host, const run_side *side, difference *d)
 {
-    for (uint32_t i = 0; i < host->records || i < side->records; i++) {
-        if (i >= host->records || i >= side->records) {
-            d->statement =
-                i < host->records ? host->record[i].statement : side->record[i].statement;
+    uint32_t records = host->records; /* of the statements before the side left the rest out */
+    while (side->left_out != NULL && records > 0 &&
+           host->record[records - 1].statement >= side->index)
+        records--;
+    for (uint32_t i = 0; i < records || i < side->records; i++) {
+        if (i >= records || i >= side->records) {
+            d->statement = i < records ? host->record[i].statement : side->record[i].statement;
             snprintf(d->text, sizeof d->text, "%s: more or less was written", side->name);
             return true;
         }
@@ -400,8 +403,7 @@ static bool fails(run_side *host, run_side *side, const run_script *script, diff
         run_script_on(side, script);
     }
     run_escape = NULL;
-    return side == NULL ? is_faulty(host, d)
-                        : side->left_out == NULL && sides_differ(host, side, d);
+    return side == NULL ? is_faulty(host, d) : sides_differ(host, side, d);
 }
 
 /* Leaves out statements, in ever smaller parts, as long as the rest fails; then words. */
@@ -472,7 +474,8 @@ typedef struct command {
     cls_context_options options;
     run_side side[MOST_SIDES]; /* the first is the host */
     uint32_t count;
-    uint64_t statements, left_out;
+    uint64_t statements;
+    char left_out[400]; /* the first text that a side left out, and why */
 } command;
 
 static const struct known_side {
@@ -514,7 +517,7 @@ static void open_sides(command *c)
         if (is_chosen(c, k->name))
             c->side[c->count++] = (run_side){.name = k->name,
                                              .way = k->way,
-                                             .shards = k->shards,
+                                             .most_shards = k->shards,
                                              .on_host = strncmp(k->name, "host", 4) == 0,
                                              .options = c->options};
     }
@@ -578,8 +581,10 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
         run_side *const side = &c->side[i];
         side->reference = host;
         run_script_on(side, script);
-        c->left_out += side->left_out != NULL;
-        if (side->left_out == NULL && sides_differ(host, side, &d)) {
+        if (side->left_out != NULL && *c->left_out == '\0')
+            snprintf(c->left_out, sizeof c->left_out, "; %s left out %s: %s", side->name, name,
+                     side->left_out);
+        if (sides_differ(host, side, &d)) {
             print_difference(c, side, script, name, &d);
             return true;
         }
@@ -674,8 +679,7 @@ int cls_cmd_run(int argc, char **argv)
         result = run_file(c, path[i]);
     if (result == EQUAL)
         printf("%" PRIu64 " statements on %" PRIu32 " side%s: all equal%s\n", c->statements,
-               c->count, c->count == 1 ? "" : "s",
-               c->left_out != 0 ? "; some sides left texts out" : "");
+               c->count, c->count == 1 ? "" : "s", c->left_out);
     while (c->count > 0)
         run_close(&c->side[--c->count]);
     return result;

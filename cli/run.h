@@ -202,7 +202,8 @@ enum { RUN_MOST_SHARDS = 5 };
 typedef struct run_side {
     const char *name;
     run_way way;
-    uint32_t shards;
+    uint32_t most_shards;
+    uint32_t shards; /* of the sampler: most_shards, or as many as it has tokens */
     bool on_host;
     bool shares; /* the context of another side */
     bool dies;   /* a call that is refused ends the command */

@@ -323,6 +323,7 @@ const char *(*run_judge)(run_side *side, const run_statement *s);
 void run_first(run_side *side, const run_script *script, uint32_t count)
 {
     side->records = 0;
+    side->index = 0;
     side->given = script->given;
     side->record = NULL;
     side->left_out = NULL;

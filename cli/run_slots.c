@@ -108,7 +108,7 @@ void run_sampler(run_side *side, const run_statement *s)
     run_end_samplers(side);
     cls_infill_init(&side->infill);
     cls_sampler_options_init(&o);
-    o.features = CLS_FEATURES_ALL & ~(side->shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+    o.features = CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
     o.dtypes = 7;
     run_set_fields(s, keys, "cls_sampler_options", &o);
     o.slot_count = (uint32_t)run_number(s, "slots", o.slot_count);
@@ -120,10 +120,7 @@ void run_sampler(run_side *side, const run_statement *s)
     if (o.slot_count == 0)
         side->sampler_options.slot_count = o.max_rows;
     side->rules = cli_alloc(side->sampler_options.slot_count, sizeof *side->rules);
-    if (side->shards > o.vocab) {
-        run_leave_out(side, "there are more shards than tokens");
-        return;
-    }
+    side->shards = run_least(side->most_shards, o.vocab);
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
@@ -429,7 +426,7 @@ static void leave(run_side *side, const run_statement *s)
     while (*at != '\0') {
         const size_t length = strcspn(at, ",");
         if (strncmp(side->name, at, length) == 0)
-            run_leave_out(side, "the text leaves it out");
+            run_leave_out(side, "it has a statement leave, up to which they are equal");
         at += length + (at[length] == ',');
     }
 }

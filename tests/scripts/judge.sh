@@ -29,7 +29,7 @@ for text in slots verify steps history outputs chains budgets phases; do
     judge "$text" "$hooked" judge "$here/$text.run" --seeds $seeds
 done
 judge "by hand" "$hooked" judge "$here/calls.run" "$here/forced.run" "$here/accept.run" \
-    "$here/saved.run" "$here/drafts.run"
+    "$here/saved.run" "$here/drafts.run" "$here/shards.run"
 moved=
 for text in slots verify accept forced history modes grammar saved budgets phases; do
     moved="$moved $here/$text.run"
