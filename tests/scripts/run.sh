@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs a text of calls (man clsample-run) on the host and on each device. CLS_TEST_SIZE says in
-# which ways:
+# Runs texts of calls (man clsample-run) on the host and on each device, all in one process, where
+# programs are compiled once. CLS_TEST_SIZE says in which ways:
 #
 #     tiny     by the fewest programs, with at most 25 random calls of each statement, or 10 on
 #              Oclgrind; in other ways on the host alone
@@ -11,10 +11,10 @@
 # CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny,
 # where CLS_TEST_PARAMETERS=BYTES limits kernels' arguments.
 # CLS_TEST_LAUNCHER, which is tests/support/oclgrind.sh, starts the program on its own device.
-# usage: run.sh FILE.run           BUILD, CLSAMPLE: as tests/run sets them
+# usage: run.sh FILE.run...        BUILD, CLSAMPLE: as tests/run sets them
 set -u
-text=$1
-name=$(basename "$text" .run)
+name=$(basename "$1" .run)
+texts=$*
 hooked=$BUILD/tests/scripts/hooked launcher=${CLS_TEST_LAUNCHER-}
 export CLS_TEST_NAME="$BUILD/tests/scripts/$name"
 calls=25
@@ -26,13 +26,13 @@ passed=0 failed=0
 way() {
     what=$1 begun=$(date +%s)
     shift
-    # shellcheck disable=SC2086 # a list of options
-    if out=$("$@" "$text" $seed 2>&1); then
+    # shellcheck disable=SC2086 # lists of files and of options
+    if out=$("$@" $texts $seed 2>&1); then
         passed=$((passed + 1))
         word=$(printf '%s\n' "$out" | tail -n 1)
     else
         failed=$((failed + 1))
-        word="FAILED: $* $text $seed
+        word="FAILED: $* $texts $seed
 $out"
     fi
     printf '%s, %s: %s, %d s\n' "$name" "$what" "$word" $(($(date +%s) - begun))
