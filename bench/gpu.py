@@ -237,6 +237,8 @@ def gather(o):
     limit = int(os.environ.get("LIMIT_MIB", "56"))
     packages = "ocl-icd-libopencl1 ocl-icd-opencl-dev opencl-c-headers check libsubunit-dev"
     platforms = ["2014", "_2_17", "_2_24", "_2_28"]
+    if not os.path.exists(os.path.join(o.gather, "Makefile")):
+        die(f"--gather: {o.gather} has no Makefile; name a folder in which configure has run")
     shutil.rmtree(o.deps, ignore_errors=True)
     os.makedirs(o.deps)
     for old in glob.glob(os.path.join(o.gather, "clsample-*.tar.xz")):
