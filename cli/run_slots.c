@@ -426,7 +426,7 @@ static void leave(run_side *side, const run_statement *s)
     while (*at != '\0') {
         const size_t length = strcspn(at, ",");
         if (strncmp(side->name, at, length) == 0)
-            run_leave_out(side, "it has a statement leave, up to which they are equal");
+            run_leave_out(side, "its statement leave names this side");
         at += length + (at[length] == ',');
     }
 }

@@ -234,6 +234,19 @@ begin 0
 append 0 prompt=1 -> refused"
 differs_in "line 1 is refused .*" "sampler vocab=1048577"
 
+# What a side leaves out is named; more shards than tokens are no reason.
+printf '%s\n' "$small" 'begin 0' 'step slots=0' 'leave host-each,host-alone' 'step slots=0' \
+    >text.run
+check "a side that leaves the rest out" run text.run --sides host-each,host-alone
+says "a side that leaves the rest out" \
+    "^5 .* on 3 sides: all equal; host-each left out text.run: its statement leave names this" out
+printf '%s\n' 'sampler vocab=2 slots=1' 'begin 0' step 'sampler vocab=1 slots=1' 'begin 0' \
+    step 'sampler vocab=9 slots=1' 'begin 0' step >text.run
+if [ "$devices" != host ]; then
+    check "more shards than tokens" run text.run --device 0 --sides shards-2,shards-3,shards-5
+    says "more shards than tokens" "^9 statements on 4 sides: all equal$" out
+fi
+
 # -------------------------------------------------------------------- exit 2
 
 wrong() { # SENTENCE TEXT
