@@ -112,8 +112,8 @@ class Grammar(Unique):
 
         tokens: the bytes of each token of the vocabulary; b"" for one that is no text, such as a
         special token, which then is a symbol of its own. Texts of equal bytes are one state, unless
-        the matcher goes on differently after two of them that were followed: then each sequence of
-        tokens is a state.
+        the matcher goes on differently after two of them that were followed, among them each token
+        that may be the last one of a text: then each sequence of tokens is a state.
         end_ids: all ids that end a text of the matcher, and no others.
         """
         words = list(tokens)
