@@ -20,7 +20,7 @@ WORDS = {b"a": 0, b"b": 1, b"ab": 2, b"ba": 3, b"c": 4, b"bc": 5}
 def small(**more):
     """a b* c, and the end."""
     return Grammar({"s": {0: "t"}, "t": {1: "t", 4: "u"}, "u": {}},
-                   start="s", final=["u"], end_ids=[END], vocab=10, **more)
+                   start="s", final_states=["u"], end_ids=[END], vocab=10, **more)
 
 
 def allowed(grammar, state):
@@ -41,12 +41,12 @@ def test_states_have_their_ids():
 
 def test_forms_of_transitions_are_one_grammar():
     dicts = small()
-    lists = Grammar([{0: 1}, {4: 2, 1: 1}, {}], final=[2], end_ids=[END], vocab=10)
+    lists = Grammar([{0: 1}, {4: 2, 1: 1}, {}], final_states=[2], end_ids=[END], vocab=10)
     arrays = Grammar(
-        (np.array([0, 1, 3, 3]), [0, 1, 4], [1, 1, 2]), final=[2], end_ids=[END], vocab=10
+        (np.array([0, 1, 3, 3]), [0, 1, 4], [1, 1, 2]), final_states=[2], end_ids=[END], vocab=10
     )
     assert dicts.info.digest == lists.info.digest == arrays.info.digest
-    other = Grammar([{0: 1}, {4: 2, 1: 0}, {}], final=[2], end_ids=[END], vocab=10)
+    other = Grammar([{0: 1}, {4: 2, 1: 0}, {}], final_states=[2], end_ids=[END], vocab=10)
     assert other.info.digest != dicts.info.digest
 
 
@@ -60,8 +60,8 @@ def test_forms_of_transitions_are_one_grammar():
         (lambda: Grammar(3, vocab=10), TypeError, "not int"),
         (lambda: Grammar([{0: 0}], vocab=10, start=2), ValueError, "start must be 0"),
         (lambda: Grammar({0: {0: 0}}, vocab=10, start=2), ValueError, "start is 2"),
-        (lambda: Grammar([{0: 0}], vocab=10, final=[1], end_ids=[1]), ValueError, "final"),
-        (lambda: Grammar([{0: 0}], vocab=10, final=[0]), clsample.BadArgument, "end"),
+        (lambda: Grammar([{0: 0}], vocab=10, final_states=[1], end_ids=[1]), ValueError, "final"),
+        (lambda: Grammar([{0: 0}], vocab=10, final_states=[0]), clsample.BadArgument, "end"),
         (lambda: Grammar(([0, 1], [0, 1], [0]), vocab=10), ValueError, "offsets"),
         (lambda: Grammar([{0.5: 0}], vocab=10), TypeError, "integers"),
         (lambda: small(max_bytes=10), clsample.BadArgument, "max_bytes"),

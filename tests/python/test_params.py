@@ -38,7 +38,7 @@ def test_a_dict(context):
 
 def test_a_grammar(context):
     """It is of its own vocabulary, whose ids the other parameters must have."""
-    grammar = clsample.Grammar([{5: 1}, {}], final=[1], end_ids=[2], vocab=100)
+    grammar = clsample.Grammar([{5: 1}, {}], final_states=[1], end_ids=[2], vocab=100)
     for read in (
         Params,
         lambda **more: Params.from_generation_config({"do_sample": True}, **more),
