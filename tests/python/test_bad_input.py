@@ -397,3 +397,5 @@ def test_swapped_arguments(context):
                     with pytest.raises((TypeError, ValueError), match=re.escape(order)):
                         call(*wrong)
         ended(*requests)
+    with pytest.raises(TypeError, match=r"order is draw\(ids, logits\)"):
+        clsample.draw(rows[0], [1, 2])
