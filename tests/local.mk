@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# `make check` runs TESTS, each feature at least once, in less than three minutes from an empty cache
-# of kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless
-# the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
+# `make check` runs TESTS, each feature at least once, in five to ten minutes on two cores if no kernel
+# is compiled yet. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless the
+# caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
 short_tests = tests/device/check_head tests/device/check_shards tests/device/check_shard_calls \
 	tests/device/check_guards \

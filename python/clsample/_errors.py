@@ -86,6 +86,14 @@ class LibraryError(ImportError):
     """The library libclsample cannot be opened, or is older than this package."""
 
 
+def without(extra: str, error: ImportError) -> ImportError:
+    """For a module of this package that needs the packages of an extra."""
+    return type(error)(
+        f"clsample.{extra} needs packages that pip install 'clsample[{extra}]' brings: {error}",
+        name=error.name,
+    )
+
+
 BY_STATUS: Dict[int, Type[Error]] = {
     kind.status: kind for kind in Error.__subclasses__() if kind.status != Status.OK
 }

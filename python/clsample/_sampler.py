@@ -259,10 +259,14 @@ class Sampler(Closed):
 
     # --------------------------------------------------------------- steps
 
-    def _slots(self, call: Call, target: Any, requests: Any) -> int:
-        """Fills the map from rows to slots, and returns the number of rows."""
+    def _slots(self, call: Call, target: Any, requests: Any, order: str) -> int:
+        """Fills the map from rows to slots, and returns the number of rows. order: of the call's
+        arguments, which a message says, since they may have been swapped."""
         if on_device(requests) or getattr(requests, "dtype", None) == np.int32:
-            return math.prod(call.ints(target, "requests", requests, None))
+            try:
+                return math.prod(call.ints(target, "requests", requests, None))
+            except TypeError as error:
+                raise TypeError(f"{error}; the order is {order}") from None
         if isinstance(requests, Request):
             requests = (requests,)
         slots = []
@@ -279,7 +283,7 @@ class Sampler(Closed):
         except (TypeError, AttributeError):
             raise TypeError(
                 "requests must be a list of requests (None skips a row), or an int32 "
-                f"array of slots, not {kind(requests)}"
+                f"array of slots, not {kind(requests)}; the order is {order}"
             ) from None
         if not slots:
             raise ValueError("requests is empty")
@@ -396,7 +400,9 @@ class Sampler(Closed):
                 self._collect()
             step = self._step
             ffi.memmove(step, self._step_default, len(self._step_default))
-            rows = step.rows = self._slots(call, step.slots, requests)
+            rows = step.rows = self._slots(
+                call, step.slots, requests, "sample(logits, requests)"
+            )
             count = None if logits_map is not None else rows
             step.logits_rows = call.logits(
                 step.logits, "logits", logits, count, self.vocab, dtype
@@ -452,7 +458,10 @@ class Sampler(Closed):
         call = Call(self.context)
         with self._locked():
             struct = new("cls_accept_call")
-            rows = struct.rows = self._slots(call, struct.slots, requests)
+            order = "accept(tokens, requests)"
+            rows = struct.rows = self._slots(call, struct.slots, requests, order)
+            if isinstance(tokens, (list, tuple)) and any(isinstance(t, Request) for t in tokens):
+                raise TypeError(f"tokens has requests; the order is {order}")
             shape = call.ints(struct.tokens, "tokens", tokens, None)
             size = math.prod(shape)
             if len(shape) > 1 and (len(shape) > 2 or shape[0] != rows):
@@ -555,9 +564,10 @@ class Sampler(Closed):
         call, result = Call(self.context, copy), Verified()
         with self._locked():
             struct = new("cls_verify_call")
-            count = struct.requests = self._slots(call, struct.slots, requests)
-            drafts = _drafts.listed("drafts", drafts)
-            lengths = _drafts.lengths_of(drafts, draft_ids, count)
+            order = "verify(logits, drafts, requests)"
+            count = struct.requests = self._slots(call, struct.slots, requests, order)
+            drafts = _drafts.listed("drafts", drafts, order)
+            lengths = _drafts.lengths_of(drafts, draft_ids, count, order)
             offsets = np.zeros(count + 1, np.int32)
             np.cumsum(np.asarray(lengths, np.int32) + 1, out=offsets[1:])
             rows, total = int(offsets[-1]), int(offsets[-1]) - count
@@ -572,7 +582,7 @@ class Sampler(Closed):
             elif total:
                 call.ints(struct.draft_ids, "draft_ids", _drafts.flat("drafts", drafts), total)
             if parents is not None:
-                parents = _drafts.listed("parents", parents)
+                parents = _drafts.listed("parents", parents, order)
                 if [len(one) for one in parents] != lengths:
                     raise ValueError(
                         "parents must have as many entries as drafts, request by request"
@@ -649,7 +659,7 @@ class Sampler(Closed):
         call, result = Call(self.context), Drafts()
         with self._locked():
             struct = new("cls_draft_call")
-            struct.requests = self._slots(call, struct.slots, requests)
+            struct.requests = self._slots(call, struct.slots, requests, "draft(requests, k)")
             struct.k = integer("k", k, "uint32_t")
             struct.min_n = integer("min_n", min_n, "uint32_t")
             struct.max_n = integer("max_n", max_n, "uint32_t")

@@ -203,13 +203,30 @@ def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]
     if array.size == 0:
         return np.zeros(array.shape, dtype)
     if array.dtype.kind not in "iu":
-        elements = "text" if array.dtype.kind in "SU" else array.dtype
-        raise TypeError(f"{name} must have integers; its elements are {elements}")
+        exact = _integers(value)
+        if exact is None:
+            elements = "text" if array.dtype.kind in "SU" else array.dtype
+            raise TypeError(f"{name} must have integers; its elements are {elements}")
+        array = exact
     least, most = RANGES[ctype]
     if not (least <= int(array.min()) and int(array.max()) <= most):
         wrong = next(int(x) for x in array.flat if not least <= int(x) <= most)
         raise ValueError(f"{name} has {wrong}, which is not from {least} to {most}")
     return array.astype(dtype, order="C", copy=False)
+
+
+def _integers(value: Any) -> Optional[np.ndarray[Any, Any]]:
+    """Python's integers as they are, of which NumPy makes floats if some are above 2^63 - 1 and
+    others are not. None: there are others."""
+    if hasattr(value, "dtype"):
+        return None
+    exact: np.ndarray[Any, Any] = np.array(value, object)
+    for place, one in np.ndenumerate(exact):
+        try:
+            exact[place] = operator.index(one)
+        except TypeError:
+            return None
+    return exact
 
 
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:

@@ -19,13 +19,18 @@ import threading
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
-import torch
-import transformers
-from transformers.generation import logits_process, stopping_criteria as stopping
 
 from ._context import Context
+from ._errors import without
 from ._params import Params
 from ._types import RowStatus
+
+try:
+    import torch
+    import transformers
+    from transformers.generation import logits_process, stopping_criteria as stopping
+except ImportError as error:
+    raise without("transformers", error) from None
 
 Rows = Union[None, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 

@@ -56,6 +56,18 @@ def test_buffer(device, cl):
     assert len(lines["mean token of each row"].split()) == 4
 
 
+def test_drafts(device):
+    """On the device and, where it cannot be opened, on the host: the same number of steps."""
+    path = SOURCE / "examples" / "python" / "drafts.py"
+    out = run(path)
+    lines = re.findall(r"(.*): 3 of 3 texts are the same, (\d+) steps for (\d+) tokens\n", out)
+    assert [name for name, _, _ in lines] == ["n-grams of the text", "a smaller model"], out
+    for _, steps, tokens in lines:
+        assert int(steps) < 0.6 * int(tokens), out
+    code = "import sys, runpy; sys.modules['pyopencl'] = None; "
+    assert run("-c", f"{code}runpy.run_path({str(path)!r}, run_name='__main__')") == out
+
+
 def test_guided(device):
     pytest.importorskip("outlines_core")
     out = run(SOURCE / "examples" / "python" / "guided.py", 70, 1500)

@@ -247,6 +247,26 @@ except clsample.OpenCLNotFound:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="libOpenCL.so.1 is Linux's")
+@pytest.mark.parametrize(
+    "module, lacking", [("transformers", "torch"), ("transformers", "transformers"),
+                        ("tinygrad", "tinygrad"), ("tinygrad", "pyopencl")]
+)
+def test_a_module_without_what_it_needs(module, lacking):
+    """The message names the extra, whichever package is missing."""
+    out = run(f"""
+import sys
+for name in ("torch", "transformers", "tinygrad", "pyopencl"):
+    sys.modules.setdefault(name, type(sys)(name))
+sys.modules["{lacking}"] = None
+try:
+    import clsample.{module}
+except ImportError as error:
+    print(error, error.name)
+""")
+    assert f"pip install 'clsample[{module}]' brings: " in out
+    assert out.split()[-1] in (lacking, module), out
+
+
 def test_without_a_system_loader(cl, tmp_path):
     """Where libOpenCL.so.1 cannot be opened the loader is pyopencl's, whose wheels bring one, for
     the library, too. Debian's pyopencl brings none, and a sentence says so. Context() names the
