@@ -316,7 +316,7 @@ run_script cli_request_script(const cli_request *q, const char *text)
         run_statement *const s = &script.statement[i];
         if (strcmp(s->verb, "begin") == 0 || strcmp(s->verb, "force") == 0) {
             char *const label = cli_alloc(32, 1);
-            row = (uint32_t)run_number(s, "", 0);
+            row = run_count(s, "", 0);
             snprintf(label, 32, "row %" PRIu32, cli_row_number(&q->picked, row));
             s->label = label;
         } else {

@@ -358,33 +358,6 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
 
 /* ---------------------------------------------------------------------- shrink */
 
-/* Expands the random statements of a script, to whose seeds a number is added, with so many calls
- * at most. */
-static run_script expanded(const run_script *script, uint32_t add_to_seed, uint32_t most_calls)
-{
-    run_script all = {.path = script->path};
-    const run_statement *sampler = NULL;
-    for (uint32_t i = 0; i < script->count; i++) {
-        const run_statement *const s = &script->statement[i];
-        run_script part = {.statement = &script->statement[i], .count = 1};
-        if (strcmp(s->verb, "sampler") == 0)
-            sampler = s;
-        if (strcmp(s->verb, "random") == 0) {
-            if (sampler == NULL)
-                run_die(s, "there is no sampler yet");
-            part = run_parse(script->path, run_random(s, sampler, add_to_seed, most_calls));
-            for (uint32_t k = 0; k < part.count; k++) {
-                part.statement[k].line = s->line;
-                part.statement[k].is_random = true;
-            }
-        }
-        all.statement = cli_grow(all.statement, (size_t)all.count + part.count, sizeof *s);
-        memcpy(all.statement + all.count, part.statement, part.count * sizeof *s);
-        all.count += part.count;
-    }
-    return all;
-}
-
 /* Whether a script still fails; side NULL: by a test's judge. */
 static bool fails(run_side *host, run_side *side, const run_script *script, difference *d)
 {
@@ -615,7 +588,7 @@ static int run_file(command *c, const char *path)
         if (seeds > 1 || c->first_seed != 0)
             snprintf(name, sizeof name, ", seed +%" PRIu32, c->first_seed + i);
         cli_progress("%s%s", path, name);
-        run_script one = expanded(&script, c->first_seed + i, c->calls);
+        run_script one = run_expand(&script, c->first_seed + i, c->calls);
         const size_t size = strlen(path) + strlen(name) + 1;
         char *const title = cli_alloc(size, 1);
         snprintf(title, size, "%s%s", path, name);

@@ -72,8 +72,9 @@ _Noreturn void run_die(const run_statement *s, const char *format, ...)
 const char *run_find(const run_statement *s, const char *key);
 const char *run_value(const run_statement *s, const char *key);
 
-/* A number; `absent` if there is no such word. */
+/* A number, and one of at most 32 bits; `absent` if there is no such word. */
 uint64_t run_number(const run_statement *s, const char *key, uint64_t absent);
+uint32_t run_count(const run_statement *s, const char *key, uint32_t absent);
 
 /* Numbers that are separated by commas; a part may be FIRST-LAST or COUNT*NUMBER. *count becomes
  * their number. NULL: there is no such word. `text` is the value, `key` its name for messages. */
@@ -122,6 +123,9 @@ const char *run_path(const run_statement *s, const char *name);
 /* Adds data to a hash, which begins with RUN_HASH: FNV-1a of 64 bits. */
 #define RUN_HASH UINT64_C(14695981039346656037)
 uint64_t run_hash(uint64_t hash, const void *data, size_t size);
+
+/* Zeroed memory for rows; more than RUN_MOST_ELEMENTS end the command. */
+void *run_room(uint64_t rows, uint64_t width, size_t element);
 
 /* Rows of random logits, each of a random kind or of `kind`. */
 void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype);
@@ -275,6 +279,7 @@ void run_abandon(run_side *side);
 /* Memory of the side: with these contents, and for results, which are compared under their names.
  */
 cls_buffer run_buffer(run_side *side, const void *data, size_t size);
+enum { RUN_MOST_ELEMENTS = 1 << 28 }; /* of what a statement makes or writes */
 cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t width, bool near);
 
 /* Memory of the host with these contents, which are overwritten when the call has returned. */
@@ -400,6 +405,9 @@ void run_logprobs(run_side *side, const run_statement *s);
 void run_launches(run_side *side, const run_statement *s);
 void run_sampler(run_side *side, const run_statement *s);
 
+/* The options that a statement `sampler` gives. */
+cls_sampler_options run_sampler_options(const run_statement *s, uint32_t features);
+
 /* Runs any statement. */
 void run_statement_on(run_side *side, const run_statement *s);
 
@@ -438,10 +446,9 @@ void run_params(run_side *side, const run_statement *s, cls_params *params);
 
 /* ------------------------------------------------------------ cli/run_random.c */
 
-/* The text of a random statement: one statement a line, of so many calls at most. `sampler` is the
- * latest statement of one before it. */
-char *run_random(const run_statement *random, const run_statement *sampler, uint32_t add_to_seed,
-                 uint32_t most_calls);
+/* Expands the random statements of a script, to whose seeds a number is added, with so many calls
+ * at most. */
+run_script run_expand(const run_script *script, uint32_t add_to_seed, uint32_t most_calls);
 
 /* Appends parameters to a text, those that do not have their defaults: " temperature=0.5 ...". */
 typedef struct run_text {

@@ -182,6 +182,8 @@ cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t wi
     const size_t size = rows * width * sizeof(float);
     if (size == 0)
         return (cls_buffer){.buffer = NULL};
+    if (width > RUN_MOST_ELEMENTS / rows)
+        run_die(side->now, "%s: %" PRIu32 " rows of %zu elements are too many", name, rows, width);
     run_record *const r = add_record(side, name, size);
     r->near = near;
     r->width = width;

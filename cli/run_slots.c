@@ -51,7 +51,7 @@ static uint32_t parse_bits(const run_statement *s, const char *key, const struct
     if (text == NULL)
         return absent;
     if (*text >= '0' && *text <= '9')
-        return (uint32_t)run_number(s, key, 0);
+        return run_count(s, key, 0);
     while (*text != '\0') {
         const size_t length = strcspn(text, ",");
         const struct bit *b = names;
@@ -99,38 +99,48 @@ static void add_shard(run_side *side, uint32_t i)
         run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
 }
 
-void run_sampler(run_side *side, const run_statement *s)
+cls_sampler_options run_sampler_options(const run_statement *s, uint32_t features)
 {
     static const char keys[] = "slots rows features dtypes counts";
     cls_sampler_options o;
     run_check_keys(s, keys, "cls_sampler_options");
-    run_drain(side);
-    run_end_samplers(side);
-    cls_infill_init(&side->infill);
     cls_sampler_options_init(&o);
-    o.features = CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+    o.features = features;
     o.dtypes = 7;
     run_set_fields(s, keys, "cls_sampler_options", &o);
-    o.slot_count = (uint32_t)run_number(s, "slots", o.slot_count);
-    o.max_rows = (uint32_t)run_number(s, "rows", o.slot_count != 0 ? o.slot_count : o.max_rows);
+    o.slot_count = run_count(s, "slots", o.slot_count);
+    o.max_rows = run_count(s, "rows", o.slot_count != 0 ? o.slot_count : o.max_rows);
     o.features = parse_bits(s, "features", feature_names, o.features);
     o.dtypes = parse_bits(s, "dtypes", dtype_bits, o.dtypes);
     o.counts = (int32_t)parse_bits(s, "counts", count_names, (uint32_t)o.counts);
-    side->sampler_options = o;
     if (o.slot_count == 0)
-        side->sampler_options.slot_count = o.max_rows;
-    side->rules = cli_alloc(side->sampler_options.slot_count, sizeof *side->rules);
+        o.slot_count = o.max_rows;
+    return o;
+}
+
+void run_sampler(run_side *side, const run_statement *s)
+{
+    const cls_sampler_options o = run_sampler_options(
+        s, CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD));
+    run_drain(side);
+    run_end_samplers(side);
+    cls_infill_init(&side->infill);
+    side->sampler_options = o;
     side->shards = run_least(side->most_shards, o.vocab);
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         status = cli_compile_done(cls_sampler_create(side->target.context, &o, &side->sampler[i]));
+    if (status == CLS_OK) /* else there may be more slots than memory */
+        side->rules = cli_alloc(o.slot_count, sizeof *side->rules);
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
         add_shard(side, i);
     for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         if (run_prepare != NULL && !side->on_host)
             run_prepare(side->sampler[i]);
     run_returned(side, status, since);
+    if (status != CLS_OK)
+        run_end_samplers(side);
 }
 
 /* ------------------------------------------------------------------ parameters */
@@ -357,11 +367,11 @@ static void make_grammar(run_side *side, const run_statement *s)
     run_check_keys(s, "file digest seed states of final end", NULL);
     memcpy(&grammar, &given, sizeof given);
     if (grammar == NULL)
-        grammar = path != NULL ? cli_grammar_read(run_path(s, path), vocab)
-                  : run_find(s, "of") != NULL
-                      ? run_listed_grammar(s, vocab)
-                      : run_random_grammar(s, run_number(s, "seed", 1),
-                                           (uint32_t)run_number(s, "states", 8), vocab);
+        grammar =
+            path != NULL ? cli_grammar_read(run_path(s, path), vocab)
+            : run_find(s, "of") != NULL
+                ? run_listed_grammar(s, vocab)
+                : run_random_grammar(s, run_number(s, "seed", 1), run_count(s, "states", 8), vocab);
     run_name_set(side, name, grammar, 0)->given = given != NULL;
     cli_grammar_digest(grammar, digest);
     if (expected != NULL && strcmp(digest, expected) != 0)
@@ -503,8 +513,8 @@ static void run_slot_call(run_side *side, const run_statement *s)
         run_params(side, s, &c.params);
     c.prompt = run_list(s, verb->call == force_slot ? "ids" : "prompt", &c.prompts);
     c.output = run_list(s, "output", &c.outputs);
-    c.number = (uint32_t)run_number(s, "count", 0);
-    c.from = (uint32_t)run_slot(side, (int32_t)run_number(s, "from", 0));
+    c.number = run_count(s, "count", 0);
+    c.from = (uint32_t)run_slot(side, (int32_t)run_count(s, "from", 0));
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t since = side->records;
         cls_status status = CLS_OK;
@@ -517,7 +527,7 @@ static void run_slot_call(run_side *side, const run_statement *s)
         if (status == CLS_OK && place < count && verb->keys == NULL)
             side->rules[place] = s;
         if (status == CLS_OK && place < count && verb->call == copy_slot)
-            side->rules[place] = side->rules[run_number(s, "from", 0)];
+            side->rules[place] = side->rules[run_count(s, "from", 0)];
         if (status == CLS_OK && side->way == RUN_EACH)
             run_flush(side);
         run_returned(side, status, since);

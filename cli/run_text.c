@@ -9,7 +9,7 @@
 
 #include "run.h"
 
-enum { MOST_BYTES = 1 << 28, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
+enum { MOST_BYTES = 1 << 28, MOST_BUFFER = 1 << 24, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
 
 jmp_buf *run_escape;
 
@@ -192,6 +192,14 @@ uint64_t run_number(const run_statement *s, const char *key, uint64_t absent)
     if (*end != '\0')
         run_die(s, "%s=%.40s is not a number", key, text);
     return n;
+}
+
+uint32_t run_count(const run_statement *s, const char *key, uint32_t absent)
+{
+    const uint64_t n = run_number(s, key, absent);
+    if (n > UINT32_MAX)
+        run_die(s, "%s=%" PRIu64 " does not fit 32 bits", key, n);
+    return (uint32_t)n;
 }
 
 static int32_t parse_int(const run_statement *s, const char *key, const char **text)
@@ -428,6 +436,8 @@ void run_set_parts(run_side *side, const run_statement *s, const char *keys, con
         } else if (size > 8 && strcmp(text, "none") == 0) {
             memset(to, 0, size);
         } else if (size == sizeof(cls_buffer) && run_is(s, text, "buffer", number)) {
+            if (number[0] > MOST_BUFFER)
+                run_die(s, "%s=%.40s is larger than %d bytes", key, text, (int)MOST_BUFFER);
             const cls_buffer b =
                 run_buffer(side, cli_alloc((size_t)number[0] + 1, 1), (size_t)number[0]);
             memcpy(to, &b, sizeof b);

@@ -301,6 +301,39 @@ wrong "bad.run: line 2: the file has 2 rows of 4 logits for 1 rows of 40$" "$sma
 step rows=1 logits=file:four.npy"
 wrong "bad.run: line 2: sampler does not know 'wide'; it knows: " "$small
 sampler vocab=40 wide=1"
+# Counts that no sampler, call or text has are refused, and not because there is no memory.
+most=4294967295
+wrong "bad.run: line 2: the sampler has vocab=0; for random calls it must be 1 to 1048576$" \
+    "sampler vocab=0
+random calls=3 seed=4 often=logit_bias"
+wrong "bad.run: line 2: the sampler has vocab=0; for random calls it must be 1 to 1048576$" \
+    "sampler slots=2
+random calls=3 seed=4 often=logit_bias"
+wrong "bad.run: line 2: the sampler has slots=$most; for random calls it must be 1 to 16777216$" \
+    "sampler vocab=40 slots=$most rows=2
+random"
+wrong "bad.run: line 2: the sampler has rows=0; for random calls it must be 1 to 65535$" \
+    "sampler vocab=40 slots=2 rows=0
+random"
+wrong "bad.run: line 2: the sampler has max_rollback=$most; for random calls .* 0 to 16384$" \
+    "sampler vocab=40 max_rollback=$most
+random"
+wrong "bad.run: line 1: slots=4294967298 does not fit 32 bits$" "sampler vocab=40 slots=4294967298"
+wrong "bad.run: line 2: rows=4294967297 does not fit 32 bits$" "$small
+step rows=4294967297"
+wrong "bad.run: line 2: status=buffer:18446744073709551615 is larger than 16777216 bytes$" "$small
+step status=buffer:18446744073709551615"
+wrong "bad.run: line 2: drafts: 1 rows of 314572800 elements are too many$" "$small rows=300
+draft ids_request_stride=1048576 requests=300"
+wrong "$most rows of 40 elements are too many$" "$small
+step bias=tokens:1 bias_rows=$most"
+wrong "bad.run: line 2: set.ids: 1 rows of $most elements are too many$" "$small
+step slots=0 outputs=packed:$most"
+expects "counts that the library refuses" "sampler vocab=40 slots=$most rows=2 -> refused slot_count
+$small
+draft slots=0 k=$most -> refused call->k is $most
+draft requests=$most -> refused call->requests is $most
+step rows=$most -> refused step->rows is $most"
 wrong "bad.run: the text is cut short: its last line is not \"end\"$" "version 1
 $small"
 wrong "bad.run: the text has no statements$" "# nothing"
