@@ -92,6 +92,10 @@ int run_is(const run_statement *s, const char *text, const char *name, uint64_t 
  * it, or NULL. list NULL: it is empty. */
 const char *run_listed(const char *list, char end, const char *name);
 
+/* Ends the command if the list that is a word's value has a part that is none of `words`, which |
+ * separates. */
+void run_check_words(const run_statement *s, const char *key, const char *words);
+
 /* Ends the command if a word's key is none of `keys`, which a space separates, and no field of the
  * struct, which may be NULL. */
 void run_check_keys(const run_statement *s, const char *keys, const char *structure);
@@ -303,6 +307,9 @@ run_named *run_name_set(run_side *side, const char *name, void *object, size_t s
 
 /* The slot of the side for one of the script. */
 int32_t run_slot(const run_side *side, int32_t slot);
+
+/* Whether a side of the command's has a name that begins so; cli/run.c. */
+bool run_begins_side(const char *begin, size_t length);
 
 /* Leaves the script out on this side. */
 void run_leave_out(run_side *side, const char *why);

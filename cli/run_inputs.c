@@ -437,21 +437,26 @@ bool run_is_listed(const run_statement *s, const char *list, const char *name, u
 
 static void check_listed(const run_statement *s, const char *list)
 {
-    while (*list != '\0') {
+    static const char *const others[] = {"final", "packed", "none"};
+    for (;; list++) {
         const size_t part = strcspn(list, ",:"), whole = strcspn(list, ",");
-        bool known = (part == 5 && strncmp(list, "final", 5) == 0) ||
-                     (part == 6 && strncmp(list, "packed", 6) == 0) ||
-                     (part == 4 && strncmp(list, "none", 4) == 0);
-        for (int i = 0; i < KNOWN_OUTPUTS; i++)
-            known |= strlen(known_outputs[i].name) == part &&
-                     strncmp(known_outputs[i].name, list, part) == 0;
+        cli_near near = {.word = list, .length = part};
+        bool known = false;
+        for (int i = 0; i < KNOWN_OUTPUTS + 3; i++) {
+            const char *const name =
+                i < KNOWN_OUTPUTS ? known_outputs[i].name : others[i - KNOWN_OUTPUTS];
+            known |= strlen(name) == part && strncmp(name, list, part) == 0;
+            cli_near_try(&near, name);
+        }
         if (!known)
             run_die(s,
                     "outputs: '%.*s' is unknown; known are final, logprobs, ranks, top:N, "
                     "given:N, probs, final_logits, entropy, kept_mass, kept:N, counts, set:N, "
-                    "packed:N and latest",
-                    (int)(part < 40 ? part : 40), list);
-        list += whole + (list[whole] == ',');
+                    "packed:N and latest%s",
+                    (int)(part < 40 ? part : 40), list, cli_near_text(&near, ""));
+        list += whole;
+        if (*list == '\0')
+            return;
     }
 }
 

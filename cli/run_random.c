@@ -802,6 +802,15 @@ static void add_statement(maker *m)
     }
 }
 
+/* What the lists of a random statement name. */
+#define FEATURES \
+    "verify|accept|draft|logprobs|params|append|turn|force|fork|rollback|reset|save|grammar|" \
+    "infill|mask|bias|outputs|edges|defer|step"
+#define NUMBER_WORD(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#field "|"
+#define LIST_WORD(p, kind, list, kept, option, meta, key, help) #list "|"
+#define OFTEN CLS_PARAMS(NUMBER_WORD, ) CLS_LISTS(LIST_WORD, ) "post_thinking|mask|outputs"
+
 /* Refuses what no text of calls can be made for: it is made before the library sees the sampler. */
 static void check_sampler(const run_statement *s, const cls_sampler_options *o)
 {
@@ -836,6 +845,9 @@ static char *make_text(const run_statement *s, const run_statement *sampler, uin
     m->features = run_find(s, "features");
     m->without = run_find(s, "without");
     m->often = run_find(s, "often");
+    run_check_words(s, "features", FEATURES);
+    run_check_words(s, "without", FEATURES);
+    run_check_words(s, "often", OFTEN);
     m->texts = run_count(s, "texts", 0);
     m->bits = run_number(s, "bits", 0) != 0;
     m->has_halves = o.dtypes == 7;

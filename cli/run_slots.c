@@ -52,17 +52,21 @@ static uint32_t parse_bits(const run_statement *s, const char *key, const struct
         return absent;
     if (*text >= '0' && *text <= '9')
         return run_count(s, key, 0);
-    while (*text != '\0') {
+    for (;; text++) {
         const size_t length = strcspn(text, ",");
+        cli_near near = {.word = text, .length = length};
         const struct bit *b = names;
-        while (b->name != NULL && (strlen(b->name) != length || strncmp(b->name, text, length)))
-            b++;
+        for (; b->name != NULL && (strlen(b->name) != length || strncmp(b->name, text, length));
+             b++)
+            cli_near_try(&near, b->name);
         if (b->name == NULL)
-            run_die(s, "%s: '%.*s' is unknown", key, (int)(length < 40 ? length : 40), text);
+            run_die(s, "%s: '%.*s' is unknown%s", key, (int)(length < 40 ? length : 40), text,
+                    cli_near_text(&near, ""));
         bits |= b->value;
-        text += length + (text[length] == ',');
+        text += length;
+        if (*text == '\0')
+            return bits;
     }
-    return bits;
 }
 
 void (*run_prepare)(cls_sampler *sampler);
@@ -435,6 +439,9 @@ static void leave(run_side *side, const run_statement *s)
     const char *at = run_value(s, "");
     while (*at != '\0') {
         const size_t length = strcspn(at, ",");
+        if (!run_begins_side(at, length))
+            run_die(s, "leave: no side's name begins with '%.*s'", (int)(length < 40 ? length : 40),
+                    at);
         if (strncmp(side->name, at, length) == 0)
             run_leave_out(side, "its statement leave names this side");
         at += length + (at[length] == ',');

@@ -246,7 +246,7 @@ int32_t *run_numbers(const run_statement *s, const char *key, const char *text, 
         list = cli_grow(list, n + (size_t)more, sizeof *list);
         for (uint32_t i = 0; i < more; i++)
             list[n++] = first + (times > 1 ? 0 : (int32_t)i);
-        if (*text != ',' && *text != '\0')
+        if ((*text != ',' && *text != '\0') || strcmp(text, ",") == 0)
             run_die(s, "%s: '%.20s' follows a number", key, text);
         text += *text == ',';
     }
@@ -339,6 +339,24 @@ const char *run_listed(const char *list, char end, const char *name)
             return at + length;
     }
     return NULL;
+}
+
+void run_check_words(const run_statement *s, const char *key, const char *words)
+{
+    const char *text = run_find(s, key);
+    while (text != NULL) {
+        cli_near near = {.word = text, .length = strcspn(text, ",")};
+        const char *word = words;
+        size_t n;
+        while ((n = strcspn(word, "|")) != near.length || strncmp(word, text, n) != 0) {
+            cli_near_try(&near, word);
+            if (word[n] == '\0')
+                run_die(s, "%s: '%.*s' is unknown%s", key,
+                        (int)(near.length < 40 ? near.length : 40), text, cli_near_text(&near, ""));
+            word += n + 1;
+        }
+        text = text[near.length] == ',' ? text + near.length + 1 : NULL;
+    }
 }
 
 static bool has_word(const char *words, const char *word)

@@ -245,7 +245,23 @@ printf '%s\n' 'sampler vocab=2 slots=1' 'begin 0' step 'sampler vocab=1 slots=1'
 if [ "$devices" != host ]; then
     check "more shards than tokens" run text.run --device 0 --sides shards-2,shards-3,shards-5
     says "more shards than tokens" "^9 statements on 4 sides: all equal$" out
+    check "a device beside the host's sides" run text.run --device 0 --sides host-alone
+    says "a device beside the host's sides" "^9 statements on 3 sides: all equal$" out
 fi
+exits 2 "a device that is not there" run text.run --device 99 --sides host-alone
+
+# A side, like each word of a list, is known, or the sentence says which one may be meant.
+no_side() { # SIDES WORD MEANT
+    exits 2 "--sides $1" run text.run --sides "$1"
+    says "--sides $1" "^clsample: --sides: '$2' is not one of device|each|.*|all$3$" err
+}
+no_side nonsense nonsense ''
+no_side hostalone hostalone '; did you mean host-alone?'
+no_side host-each,shard-2 shard-2 '; did you mean shards-2?'
+no_side host-each, '' ''
+no_side device:5 device:5 '; did you mean device?'
+check "a side twice" run text.run --sides host-alone,host-alone
+says "a side twice" "^9 statements on 2 sides: all equal$" out
 
 # -------------------------------------------------------------------- exit 2
 
@@ -301,6 +317,25 @@ wrong "bad.run: line 2: the file has 2 rows of 4 logits for 1 rows of 40$" "$sma
 step rows=1 logits=file:four.npy"
 wrong "bad.run: line 2: sampler does not know 'wide'; it knows: " "$small
 sampler vocab=40 wide=1"
+# Lists of words, and of numbers.
+wrong "bad.run: line 2: leave: no side's name begins with 'hots'$" "$small
+leave host-alone,hots"
+wrong "bad.run: line 2: features: 'verfy' is unknown; did you mean verify?$" "$small
+random features=params,verfy"
+wrong "bad.run: line 2: without: '' is unknown$" "$small
+random without=params,"
+wrong "bad.run: line 2: often: 'top_kk' is unknown; did you mean top_k?$" "$small
+random often=top_p,top_kk"
+wrong "bad.run: line 2: features: 'shortlst' is unknown; did you mean shortlist?$" "$small
+compile features=shortlst"
+wrong "bad.run: line 1: dtypes: '' is unknown$" "sampler vocab=40 dtypes=f32,"
+wrong "bad.run: line 2: outputs: 'logprob' is unknown; .*; did you mean logprobs?$" "$small
+step outputs=logprob"
+wrong "bad.run: line 2: outputs: '' is unknown; " "$small
+step outputs=logprobs,"
+wrong "bad.run: line 2: prompt: ',' follows a number$" "$small
+begin 0 prompt=1,2,"
+
 # Counts that no sampler, call or text has are refused, and not because there is no memory.
 most=4294967295
 wrong "bad.run: line 2: the sampler has vocab=0; for random calls it must be 1 to 1048576$" \
