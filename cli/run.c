@@ -444,7 +444,7 @@ typedef struct command {
     const char *device;
     uint64_t sides; /* bits of known_sides */
     uint32_t seeds, first_seed, calls;
-    bool shrinks;
+    bool shrinks, compiles_all;
     cls_context_options options;
     run_side side[MOST_SIDES]; /* the first is the host */
     uint32_t count;
@@ -513,6 +513,7 @@ static void open_sides(command *c)
                                              .way = k->way,
                                              .most_shards = k->shards,
                                              .on_host = is_of_host(k),
+                                             .compiles_all = c->compiles_all,
                                              .options = c->options};
     }
     const run_side *opened = NULL; /* a device's side: its programs are compiled once */
@@ -646,6 +647,9 @@ int cls_cmd_run(int argc, char **argv)
         {"calls", CLI_UINT, &c->calls, "N",
          "the most calls of a random statement (default: its own)"},
         {"whole", CLI_FLAG, &keeps, NULL, "do not make a text shorter that differs"},
+        {"all-features", CLI_FLAG, &c->compiles_all, NULL,
+         "compile all features of samplers whose features the text does not name (default: those "
+         "that its calls need)"},
         CLI_DEVICE_OPTIONS(&c->options),
         CLI_SHAPE_OPTIONS(&c->options),
         CLI_NO_OPTION};
@@ -653,7 +657,7 @@ int cls_cmd_run(int argc, char **argv)
     for (int i = 1; i < argc; i++) { /* files have no dashes, and are not the value of an option */
         if (argv[i][0] != '-' &&
             (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
-             strcmp(argv[i - 1], "--whole") == 0) &&
+             strcmp(argv[i - 1], "--whole") == 0 || strcmp(argv[i - 1], "--all-features") == 0) &&
             paths < 256)
             path[paths++] = argv[i];
         else

@@ -213,8 +213,9 @@ typedef struct run_side {
     uint32_t most_shards;
     uint32_t shards; /* of the sampler: most_shards, or as many as it has tokens */
     bool on_host;
-    bool shares; /* the context of another side */
-    bool dies;   /* a call that is refused ends the command */
+    bool shares;       /* the context of another side */
+    bool dies;         /* a call that is refused ends the command */
+    bool compiles_all; /* for samplers whose text names no features; else what calls need */
     cls_context_options options;
     cli_target target;         /* of the host only the context */
     cl_command_queue queue[2]; /* they take turns unless [1] is NULL */
@@ -227,6 +228,9 @@ typedef struct run_side {
     cls_sampler *sampler[RUN_MOST_SHARDS]; /* one, or one of each shard */
     cls_shard *shard[RUN_MOST_SHARDS];
     cls_sampler_options sampler_options;
+    bool compiles_late;          /* what calls need */
+    uint32_t dtypes;             /* bits of the types of logits that the script may have */
+    bool was_busy;               /* the call before */
     cls_infill infill;           /* its tables; prefix_of NULL: none */
     const run_statement **rules; /* [slot_count] the statement with the parameters of each slot */
     const struct run_side *reference;      /* has run the script before; or NULL */
@@ -262,13 +266,15 @@ void run_end(run_side *side);
 /* Waits for all that was enqueued. */
 void run_finish(const run_side *side);
 
-/* Sets the status of a call of sampler i, which is made again after all others if it was CLS_BUSY.
- */
+/* Sets the status of a call of sampler i, which is made again while run_again() says so. */
 #define RUN_RETRY(status, side, i, call, operands) \
-    for (int tries = 0; tries < 2 && ((status) = call((side)->sampler[i], (side)->target.queue, \
-                                                      operands, 0, NULL, NULL)) == CLS_BUSY; \
-         tries++) \
-    run_finish(side)
+    do \
+        (status) = call((side)->sampler[i], (side)->target.queue, operands, 0, NULL, NULL); \
+    while (run_again(side, i, &(status)))
+
+/* Whether a call of sampler i is made again: after all others where it was CLS_BUSY, and with the
+ * features that it needs where the text does not say which the sampler has. */
+bool run_again(run_side *side, uint32_t i, cls_status *status);
 
 /* Saves each slot and loads it again. */
 void run_move(run_side *side);

@@ -146,7 +146,9 @@ static cls_status step_of_shards(run_side *side, const cls_step *steps)
 {
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
-        status = cls_shard_sample(side->shard[i], side->target.queue, &steps[i], 0, NULL);
+        do
+            status = cls_shard_sample(side->shard[i], side->target.queue, &steps[i], 0, NULL);
+        while (run_again(side, i, &status));
     if (status == CLS_OK)
         status = exchange(side);
     for (uint32_t i = 0; i < side->shards && status != CLS_OK; i++)

@@ -79,6 +79,22 @@ void run_finish(const run_side *side)
             run_die(side->now, "%s: the device failed", side->name);
 }
 
+bool run_again(run_side *side, uint32_t i, cls_status *status)
+{
+    const uint32_t missing =
+        side->compiles_late && *status != CLS_OK ? cls_sampler_missing(side->sampler[i]) : 0;
+    if (missing != 0) {
+        *status = cli_compile_done(cls_sampler_compile(side->sampler[i], missing));
+        return *status == CLS_OK;
+    }
+    if (*status != CLS_BUSY || side->was_busy) {
+        side->was_busy = false;
+        return false;
+    }
+    run_finish(side);
+    return side->was_busy = true;
+}
+
 /* Bytes before and behind the memory of a side whose buffers have offsets. */
 static size_t around(const run_side *side) { return side->way == RUN_PERMUTED ? 16 : 0; }
 
@@ -322,11 +338,25 @@ void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
 
 const char *(*run_judge)(run_side *side, const run_statement *s);
 
+/* The types of logits, as bits: all where a word chooses one, or a file has its own. */
+static uint32_t dtypes_of(const run_script *script)
+{
+    for (uint32_t i = 0; i < script->count; i++)
+        for (uint32_t w = 0; w < script->statement[i].words; w++) {
+            const run_word *const word = &script->statement[i].word[w];
+            if (cli_ends_with(word->key, "dtype") || strcmp(word->key, "file") == 0 ||
+                strncmp(word->value, "file:", 5) == 0)
+                return 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
+        }
+    return 1u << CLS_F32;
+}
+
 void run_first(run_side *side, const run_script *script, uint32_t count)
 {
     side->records = 0;
     side->index = 0;
     side->given = script->given;
+    side->dtypes = dtypes_of(script);
     side->record = NULL;
     side->left_out = NULL;
     side->logits = side->outputs = NULL;

@@ -124,12 +124,20 @@ cls_sampler_options run_sampler_options(const run_statement *s, uint32_t feature
 
 void run_sampler(run_side *side, const run_statement *s)
 {
-    const cls_sampler_options o = run_sampler_options(
-        s, CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD));
+    const uint32_t all =
+        CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+    cls_sampler_options o = run_sampler_options(s, all);
     run_drain(side);
     run_end_samplers(side);
     cls_infill_init(&side->infill);
     side->sampler_options = o;
+    /* Nothing is compiled for the host. */
+    side->compiles_late = run_find(s, "features") == NULL && !side->on_host &&
+                          !side->compiles_all && !o.no_late_compile;
+    if (side->compiles_late)
+        o.features = CLS_FEATURE_SHORTLIST;
+    if (run_find(s, "dtypes") == NULL && !side->on_host && !side->compiles_all)
+        o.dtypes = side->dtypes;
     side->shards = run_least(side->most_shards, o.vocab);
     const uint32_t since = side->records;
     cls_status status = CLS_OK;

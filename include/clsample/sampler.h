@@ -82,10 +82,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
  * before. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_compile(cls_sampler *sampler, uint32_t features);
 
-/* Returns the cls_feature bits that the last cls_sample(), cls_verify(), cls_draft(), cls_accept()
- * or cls_logprobs() lacked when it was refused, or with options->no_late_compile the last slot
- * call. Returns 0 if features were not the reason, or if they have been compiled since. After
- * cls_sampler_compile() with them the call can be made again. */
+/* Returns the cls_feature bits that the last cls_sample(), cls_verify(), cls_draft(), cls_accept(),
+ * cls_logprobs() or cls_shard_sample() lacked when it was refused, or with options->no_late_compile
+ * the last slot call. Returns 0 if features were not the reason, or if they have been compiled
+ * since. After cls_sampler_compile() with them the call can be made again. */
 CLS_API uint32_t cls_sampler_missing(const cls_sampler *sampler);
 
 /* Releases a sampler; OpenCL keeps what steps in flight use. Blocks until the last steps that

@@ -248,6 +248,27 @@ if [ "$devices" != host ]; then
     check "a device beside the host's sides" run text.run --device 0 --sides host-alone
     says "a device beside the host's sides" "^9 statements on 3 sides: all equal$" out
 fi
+# What is compiled: what the statements need, or what the text names. Folders without programs are
+# of devices that give none.
+few='step slots=0 outputs=logprobs
+step slots=0 mask=random:1'
+programs_of() { # SAMPLER: runs a text, and counts the programs that are compiled
+    rm -rf programs
+    mkdir programs
+    printf '%s\n' "$1" 'begin 0-2 prompt=1,2,3,2,3 temperature=0' 'force 0-2 ids=4,5' step \
+        'rollback 1 count=1' 'copy 0 from=1' "$few" >text.run
+    run_quietly run text.run --device 0 --whole --cache-dir programs
+    count=$(find programs -type f | wc -l)
+}
+if [ "$devices" != host ]; then
+    programs_of "$small"
+    is "programs that the statements need: exit" "$code" 0
+    says "programs that the statements need" "^8 statements on 2 sides: all equal$" out
+    is "programs that the statements need: at most 20 of them" "$((count <= 20 ? 0 : count))" 0
+    programs_of "$small dtypes=f32 features=shortlist,forced,state,logprobs"
+    is "programs without masks: exit" "$code" 1
+    says "programs without masks" "^text.run: device: refusal was written, and tokens on the" out
+fi
 exits 2 "a device that is not there" run text.run --device 99 --sides host-alone
 
 # A side, like each word of a list, is known, or the sentence says which one may be meant.
