@@ -42,6 +42,9 @@ void cli_warn(const char *format, ...);
 /* The exit status of a command that cannot run. */
 extern int cli_failure;
 
+/* The library's message, in which the fields of a cls_context_options are the command's options. */
+const char *cli_reason(void);
+
 /* Fail if the call that returned this status failed, with what was attempted and the library's
  * message, or OpenCL's number. */
 int cli_try(cls_status status, const char *what);

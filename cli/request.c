@@ -10,6 +10,7 @@
 
 /* The most rows of --rows, which are listed before a file is read. */
 #define MOST_PICKED (1u << 24)
+#define MOST_ROWS 65535u
 
 static cli_rows rows_of(const cli_request *q)
 {
@@ -182,6 +183,9 @@ void cli_request_read(cli_request *q)
     cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked);
     cli_array_open(CLI_LOGITS, q->path[CLI_LOGITS], q->dtype, &npy, logits);
     cli_array_read(&npy, &q->picked, logits);
+    if (logits->rows > MOST_ROWS)
+        cli_die("%s: %" PRIu32 " rows are more than the %u of a step; select some by --rows",
+                q->path[CLI_LOGITS], logits->rows, MOST_ROWS);
     q->rows = logits->rows;
     q->vocab = logits->width;
     q->forces = cli_alloc(q->rows, sizeof *q->forces);

@@ -287,6 +287,9 @@ void run_random_text(uint64_t seed, uint32_t count, uint32_t words, int32_t *ids
 static cls_grammar *create(const run_statement *s, const cls_grammar_options *o)
 {
     cls_grammar *grammar;
+    const char *const fault = cli_grammar_fault(o, "final", "end");
+    if (fault != NULL)
+        run_die(s, "%s", fault);
     if (cls_grammar_create(o, &grammar) != CLS_OK)
         run_die(s, "%s", cls_error_message());
     return grammar;
@@ -318,9 +321,11 @@ cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab)
     }
     uint8_t *const final = cli_alloc(states, 1);
     const int32_t *const listed = run_list(s, "final", &finals);
-    for (uint32_t i = 0; i < finals; i++)
-        if (listed[i] >= 0 && (uint32_t)listed[i] < states)
-            final[listed[i]] = 1;
+    for (uint32_t i = 0; i < finals; i++) {
+        if (listed[i] < 0 || (uint32_t)listed[i] >= states)
+            run_die(s, "final: %" PRId32 " is not a state", listed[i]);
+        final[listed[i]] = 1;
+    }
     cls_grammar_options_init(&o);
     o.vocab = vocab;
     o.states = states;

@@ -33,7 +33,7 @@ void run_open(run_side *side, const char *device, const run_side *opened)
     cl_int error = CL_SUCCESS;
     if (side->on_host) {
         if (cls_context_create_host(&side->options, &side->target.context) != CLS_OK)
-            cli_die("%s", cls_error_message());
+            cli_die("%s", cli_reason());
         return;
     }
     if (opened == NULL && cli_open(device, &side->options, 0, &side->target) != 0)
@@ -227,10 +227,10 @@ void run_returned(run_side *side, cls_status status, uint32_t since)
         const char *const message = cls_error_message();
         run_note(side, "refusal", message, strlen(message));
         if (side->dies)
-            run_die(side->now, "%s", message);
+            run_die(side->now, "%s", cli_reason());
     }
     if (status == CLS_OPENCL_ERROR || status == CLS_BUILD_FAILED || status == CLS_SELF_TEST_FAILED)
-        run_die(side->now, "%s: %s", side->name, cls_error_message());
+        run_die(side->now, "%s: %s", side->name, cli_reason());
     const int32_t value = status;
     run_note(side, "returned", &value, sizeof value);
     if (side->way != RUN_AHEAD || side->n_pending > MOST_AHEAD)

@@ -100,7 +100,7 @@ static void add_shard(run_side *side, uint32_t i)
     o.on_device = side->shards > 2;
     o.borders = borders_of(side);
     if (cli_compile_done(cls_shard_create(side->sampler[i], &o, &side->shard[i])) != CLS_OK)
-        run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
+        run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cli_reason());
 }
 
 cls_sampler_options run_sampler_options(const run_statement *s, uint32_t features)

@@ -46,7 +46,8 @@ typedef struct cls_sampler_options {
 
     /* 0 (default): a slot call compiles the features that it needs and the sampler does not have,
      * as cls_sampler_compile() does; this may take seconds. 1: such a call is refused, and the
-     * message names the features. */
+     * message names the features: for a grammar CLS_FEATURE_HISTORY, _STATE and _FORCED. What each
+     * parameter needs is in the table of doc/requests.md, "Features". */
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 

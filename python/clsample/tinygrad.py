@@ -24,8 +24,14 @@ import importlib.metadata
 from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
-import pyopencl
-from tinygrad import Device, Tensor, dtypes
+
+try:
+    import pyopencl
+    from tinygrad import Device, Tensor, dtypes
+except ImportError as error:
+    raise ImportError(
+        f"clsample.tinygrad needs tinygrad and pyopencl (pip install 'clsample[tinygrad]'): {error}"
+    ) from error
 
 from ._arrays import Array, DeviceArray
 from ._context import Context

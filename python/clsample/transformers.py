@@ -19,9 +19,16 @@ import threading
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
-import torch
-import transformers
-from transformers.generation import logits_process, stopping_criteria as stopping
+
+try:
+    import torch
+    import transformers
+    from transformers.generation import logits_process, stopping_criteria as stopping
+except ImportError as error:
+    raise ImportError(
+        "clsample.transformers needs torch and transformers "
+        f"(pip install 'clsample[transformers]'): {error}"
+    ) from error
 
 from ._context import Context
 from ._params import Params

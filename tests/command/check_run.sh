@@ -338,6 +338,12 @@ wrong "bad.run: line 2: the file has 2 rows of 4 logits for 1 rows of 40$" "$sma
 step rows=1 logits=file:four.npy"
 wrong "bad.run: line 2: sampler does not know 'wide'; it knows: " "$small
 sampler vocab=40 wide=1"
+# A grammar by its transitions.
+wrong "bad.run: line 2: state 0: 2000 is not a token of a vocabulary of 40$" "$small
+grammar g of=2000:0"
+wrong "bad.run: line 2: final: 7 is not a state$" "$small
+grammar g of=3:0 final=7 end=1"
+
 # Lists of words, and of numbers.
 wrong "bad.run: line 2: leave: no side's name begins with 'hots'$" "$small
 leave host-alone,hots"
