@@ -122,6 +122,22 @@ static void set_choice(int32_t *value, const char *meta, const char *what, const
     }
 }
 
+static void set_choices(uint64_t *bits, const char *meta, const char *what, const char *text)
+{
+    *bits = 0;
+    for (;; text++) {
+        const size_t length = strcspn(text, ",");
+        char word[64];
+        int32_t i;
+        snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 63, text);
+        set_choice(&i, meta, what, word);
+        *bits |= UINT64_C(1) << i % 64;
+        text += length;
+        if (*text == '\0')
+            return;
+    }
+}
+
 void cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text)
 {
     uint64_t x;
@@ -155,6 +171,9 @@ void cli_set(cli_type type, void *value, const char *meta, const char *what, con
         break;
     case CLI_CHOICE:
         set_choice(value, meta, what, text);
+        break;
+    case CLI_CHOICES:
+        set_choices(value, meta, what, text);
         break;
     case CLI_LIST:
         list = value;

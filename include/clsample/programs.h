@@ -17,15 +17,16 @@ typedef enum cls_feature {
     /* Separate kernels for steps of greedy rows and rows without truncation. The other kernels
      * serve these rows as well. */
     CLS_FEATURE_PLAIN = 1,
-    CLS_FEATURE_SHORTLIST = 2,  /* chains whose set fits the shortlist: top-k, min-p, and top-p
-                                   after one of these */
-    CLS_FEATURE_SEARCH = 4,     /* chains that may keep any number of tokens: top-p alone, top-k
-                                   larger than the shortlist */
-    CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, Mirostat, adaptive p, top-p decay */
-    CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
-    CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
-    CLS_FEATURE_STATE = 64,     /* cls_slot_copy(), _rollback(), _load(), _next_turn() and
-                                   _params() */
+    CLS_FEATURE_SHORTLIST = 2,  /* all truncations; alone those whose set fits the shortlist: top-k,
+                                   and top-p and min-p after it */
+    CLS_FEATURE_SEARCH = 4,     /* chains that may keep any number of tokens: top-p or min-p alone,
+                                   top-k larger than the shortlist */
+    CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, dynamic temperature, Mirostat, adaptive p,
+                                   top-p decay, infill */
+    CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids, post_thinking */
+    CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens, grammars */
+    CLS_FEATURE_STATE = 64,     /* cls_slot_copy(), _rollback(), _load(), _next_turn(), _params()
+                                   and _force(); penalty_window, grammars, thinking, loop stops */
     CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
     CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
     CLS_FEATURE_LOGPROBS = 512, /* of cls_outputs: logprobs, ranks, top, given, kept, entropy,
@@ -36,7 +37,7 @@ typedef enum cls_feature {
     /* 4096 is reserved: no feature has this bit, and options that set it are refused. */
     CLS_FEATURE_VERIFY = 8192,     /* cls_verify(), cls_draft() */
     CLS_FEATURE_SHARD = 16384,     /* cls_shard_create() */
-    CLS_FEATURE_FORCED = 32768,    /* thinking budgets, loop stops, cls_slot_force() */
+    CLS_FEATURE_FORCED = 32768,    /* thinking, loop stops, grammars, cls_slot_force() */
     CLS_FEATURE_KEPT_SETS = 65536, /* kept_set of cls_outputs */
     CLS_FEATURE_WATERMARK = 131072 /* watermark_context */
 } cls_feature;

@@ -105,7 +105,15 @@ host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
 host_refused "--position: '4294967296'" --position 4294967296
 host_refused "--draws" --draws 0
 host_refused "--draws: 2 draws of row 0" --draws 2 --position 4294967295
-host_refused "--vector: 3" --vector 3
+host_refused "--vector is 3; it must be 0, 2, 4, 8 or 16$" --vector 3
+host_refused "--shortlist is 5; it must be 0 or a power of two from 16 to 2048$" --shortlist 5
+host_refused "--row-group is 1025; it must be at most 1024$" --row-group 1025
+host_refused "--groups-per-unit is 1025; it must be at most 1024$" --groups-per-unit 1025
+host_refused "--max-local-mem is 7; it must be 0 or at least 1024$" --max-local-mem 7
+npy long.npy '<f4' '65536, 1'
+head -c 262144 /dev/zero >>long.npy
+refused "long.npy: 65536 rows are more than the 65535 of a step; select some by --rows$" sample \
+    --device host --logits long.npy
 host_refused "--tier: 'x' is not one of auto|int64|subgroups" --tier x
 host_refused "--max-local-mem: '-1'" --max-local-mem -1
 host_refused "--dtype: 'f64'" --dtype f64

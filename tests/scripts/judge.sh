@@ -42,7 +42,7 @@ for device in $devices; do
     for text in $texts; do
         # shellcheck disable=SC2086 # a list of options
         judge "$text, device $device" "$CLSAMPLE" run "$here/$text.run" --device "$device" \
-            --sides each,ahead,shards-2,shards-3 $cache
+            --sides each,ahead,shards-2,shards-3 --all-features $cache
     done
 done
 exit $failed

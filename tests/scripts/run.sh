@@ -11,6 +11,7 @@
 # CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny,
 # where CLS_TEST_PARAMETERS=BYTES limits kernels' arguments.
 # CLS_TEST_LAUNCHER, which is tests/support/oclgrind.sh, starts the program on its own device.
+# Samplers have all features, so that each step runs the smallest of all programs.
 # usage: run.sh FILE.run...        BUILD, CLSAMPLE: as tests/run sets them
 set -u
 name=$(basename "$1" .run)
@@ -27,12 +28,12 @@ way() {
     what=$1 begun=$(date +%s)
     shift
     # shellcheck disable=SC2086 # lists of files and of options
-    if out=$("$@" $texts $seed 2>&1); then
+    if out=$("$@" --all-features $texts $seed 2>&1); then
         passed=$((passed + 1))
         word=$(printf '%s\n' "$out" | tail -n 1)
     else
         failed=$((failed + 1))
-        word="FAILED: $* $texts $seed
+        word="FAILED: $* --all-features $texts $seed
 $out"
     fi
     printf '%s, %s: %s, %d s\n' "$name" "$what" "$word" $(($(date +%s) - begun))
