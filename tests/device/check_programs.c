@@ -39,6 +39,21 @@ static void on_progress(void *user, const char *program, uint32_t done, uint32_t
     }
 }
 
+/* What creating a context told: of the test of groups as often as it was compiled, then of the
+ * self-test. */
+static void expect_opening(int groups)
+{
+    static const char test[] = "groups-test ";
+    const char *at = told.names;
+    int tests = 0;
+    for (; strncmp(at, test, sizeof test - 1) == 0; at += sizeof test - 1)
+        tests++;
+    ck_assert_msg(groups ? tests > 0 : tests == 0, "progress reported \"%s\"", told.names);
+    ck_assert_str_eq(at, "self-test");
+    ck_assert_uint_eq(told.wrong, 0);
+    told = (progress){.calls = 0};
+}
+
 static void expect_progress(const char *names)
 {
     ck_assert_msg(strcmp(told.names, names) == 0, "progress reported \"%s\", not \"%s\"",
@@ -189,7 +204,7 @@ START_TEST(by_need)
     device *const d = fixture_device(_i);
     fake.builds = 0;
     cls_context *const context = opened(d);
-    expect_progress("self-test");
+    expect_opening(has_groups(context));
     expect_programs(context, "self-test");
     if (!has_groups(context))
         ck_assert_uint_eq(fake.builds, 1);
@@ -458,15 +473,29 @@ START_TEST(bad_bits)
 }
 END_TEST
 
+/* The test of groups is told before it is compiled, since a driver may take long for it. */
+START_TEST(told_of_groups)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o = options();
+    o.work_group = 4;
+    o.row_group = 1;
+    cls_context *const context = new_context(d, &o);
+    expect_opening(1);
+    cls_context_destroy(context);
+}
+END_TEST
+
 /* The information about a program; a caller with an older header gets fewer fields. */
 START_TEST(program_infos)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = opened(d);
     cls_program_info info = {.struct_size = sizeof info};
+    expect_opening(has_groups(context));
     must(compile(context, 1u << CLS_F32 | 1u << CLS_F16, 0));
     expect_programs(context, "self-test slots survey survey-1 token-list token-list-1");
-    expect_progress("self-test slots survey survey token-list token-list");
+    expect_progress("slots survey survey token-list token-list");
     const cls_device_info device_info = context_info(context);
     for (uint32_t i = 0; i < 6; i++) {
         static const int32_t dtypes[] = {-1, -1, CLS_F32, CLS_F16, CLS_F32, CLS_F16};
@@ -869,6 +898,7 @@ int main(int argc, char **argv)
     add_device_test(refused_steps);
     add_device_test(single_features);
     add_device_test(bad_bits);
+    add_device_test(told_of_groups);
     add_device_test(program_infos);
     add_device_test(build_logs);
     add_device_test(another_thread);

@@ -150,8 +150,18 @@ START_TEST(refused)
 #undef REFUSE
     o.tier = CLS_TIER_SUBGROUPS;
     cls_device_info info = {.struct_size = sizeof info};
-    if (cls_subgroups_candidate(d->id) == CLS_SUBGROUPS_NONE)
-        must_fail(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE, "CLS_TIER_SUBGROUPS");
+    o.work_group = 1;
+    o.row_group = 1;
+    must_fail(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE,
+              "options->tier is CLS_TIER_SUBGROUPS, but groups have one work-item");
+    o.work_group = 4;
+    const char *reason;
+    if (cls_subgroups_candidate(d->id, &reason) != CLS_SUBGROUPS_NONE) {
+        ck_assert_ptr_null(reason);
+        return;
+    }
+    must_fail(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE, reason);
+    must_fail(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE, reason);
 }
 END_TEST
 
