@@ -112,7 +112,8 @@ typedef struct cls_context_options {
     /* 1: also store programs that PoCL compiled. 0 (default): on PoCL the folder is only read,
      * because PoCL compiles a program a second time when its bytes are requested, and has a cache
      * itself (POCL_CACHE_DIR). Later starts from the folder take less than half of the time that
-     * they take from PoCL's cache. */
+     * they take from PoCL's cache. PoCL 5 and 6 may end the process when they are asked for bytes:
+     * there nothing is stored all the same, and PoCL's own cache remains. */
     int32_t cache_always;
 
     /* 1: build_log outlives the context and all its samplers. Programs that are compiled after

@@ -628,6 +628,13 @@ START_TEST(exports)
         everything ? CLS_FEATURES_ALL : CLS_FEATURE_SHORTLIST | CLS_FEATURE_ACCEPT;
     size_t alone = 0, usual = 0, size = 0;
     cls_context *context = new_context(d, &o);
+    if (cls_binary_check(d->id) != CLS_OK) {
+        must_fail(cls_context_export(context, NULL, &alone), CLS_UNSUPPORTED_DEVICE,
+                  "is not asked for compiled programs");
+        printf("left out on %s: %s\n", d->name, cls_error_message());
+        cls_context_destroy(context);
+        return;
+    }
     must(cls_context_export(context, NULL, &alone));
     must(cls_context_compile(context, 0, 0));
     must(cls_context_export(context, NULL, &usual));
@@ -881,6 +888,9 @@ START_TEST(small_lists)
                 local[k] = info.local_mem_size;
     printf("%s: local memory of token-small: %llu, of token-list: %llu bytes\n", d->name,
            (unsigned long long)local[0], (unsigned long long)local[1]);
+    /* PoCL 6.0 says 0 of every kernel whose local memory is declared in it. */
+    if (strstr(d->name, "Portable Computing Language") != NULL && local[0] + local[1] == 0)
+        return;
     ck_assert_uint_gt(local[0], 0);
     ck_assert_uint_ge(local[1] - local[0], 24 * (context->shape.shortlist - CLS_SMALL_LIST));
 }

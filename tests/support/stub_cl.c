@@ -106,9 +106,15 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t 
                          size_t *size_out)
 {
     (void)platform;
-    return what == CL_PLATFORM_EXTENSIONS
-               ? ANSWER_TEXT("")
-               : ANSWER_TEXT(what == CL_PLATFORM_VERSION ? "OpenCL 1.2 stub" : stub_texts.platform);
+    const char *const version = stub_texts.platform_version;
+    switch (what) {
+    case CL_PLATFORM_EXTENSIONS:
+        return ANSWER_TEXT("");
+    case CL_PLATFORM_VERSION:
+        return ANSWER_TEXT(version != NULL ? version : "OpenCL 1.2 stub");
+    default:
+        return ANSWER_TEXT(stub_texts.platform);
+    }
 }
 
 cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *out,

@@ -118,6 +118,7 @@ cl_device_id stub_device(void);
 typedef struct stub_device_texts {
     const char *version, *driver, *extensions, *platform;
     cl_device_type type;
+    const char *platform_version; /* NULL: "OpenCL 1.2 stub" */
 } stub_device_texts;
 extern stub_device_texts stub_texts;
 

@@ -148,11 +148,48 @@ START_TEST(subgroups)
 }
 END_TEST
 
+/* PoCL 5 and 6 may end the process when they are asked for compiled programs: they are not. */
+START_TEST(binaries)
+{
+    static const struct {
+        const char *platform, *version;
+        cls_status status;
+    } cases[] = {
+        {POCL, "OpenCL 1.2 PoCL 1.8  Linux, RELOC", CLS_OK},
+        {POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, LLVM 15.0.6", CLS_OK},
+        {POCL, "OpenCL 3.0 PoCL 5.0+debian  Linux, LLVM 16.0.6", CLS_UNSUPPORTED_DEVICE},
+        {POCL, "OpenCL 3.0 PoCL 6.0+debian  Linux, LLVM 18.1.8", CLS_UNSUPPORTED_DEVICE},
+        {POCL, "OpenCL 3.0 PoCL 7.1+debian  Linux, LLVM 21.1.8", CLS_OK},
+        {POCL, "OpenCL 3.0 PoCL 60.0", CLS_OK},
+        {POCL, "OpenCL 3.0", CLS_OK},
+        {"Stub", "OpenCL 3.0 PoCL 6.0", CLS_OK},
+    };
+    const stub_device_texts usual = stub_texts;
+    device *const d = fixture_device(_i);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const cls_context_options o = default_context_options();
+        size_t size = 0;
+        stub_texts.platform = cases[i].platform;
+        stub_texts.platform_version = cases[i].version;
+        cls_context *const context = new_context(d, &o);
+        const cls_status status = cls_context_export(context, NULL, &size);
+        ck_assert_msg(status == cases[i].status, "case %zu: %s", i, cls_status_name(status));
+        if (status != CLS_OK)
+            must_say("is not asked for compiled programs");
+        else
+            ck_assert_uint_gt(size, 0);
+        cls_context_destroy(context);
+        stub_texts = usual;
+    }
+}
+END_TEST
+
 int main(void)
 {
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
     fixture_begin(ON_DEVICES);
     add_device_test(rounds);
     add_device_test(subgroups);
+    add_device_test(binaries);
     return fixture_end();
 }
