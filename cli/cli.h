@@ -175,8 +175,6 @@ void cli_set(cli_type type, void *value, const char *meta, const char *what, con
 typedef enum cli_file_kind { CLI_NO_FILE, CLI_REGULAR, CLI_OTHER } cli_file_kind;
 cli_file_kind cli_kind_of(const char *path);
 
-bool cli_ends_with(const char *path, const char *end);
-
 /* A selection of the rows of all files of a command, in the order in which they were selected.
  * row NULL: all rows. */
 typedef struct cli_picked {

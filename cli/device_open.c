@@ -177,6 +177,14 @@ int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
     return cli_try_opencl(error, target->device.name);
 }
 
+/* Says why a folder gets no kernels where the driver does not give them. */
+static void check_stored(const cls_context *context, const char *dir)
+{
+    size_t size = 0;
+    if (dir != NULL && cls_context_export(context, NULL, &size) != CLS_OK)
+        cli_warn("--cache-dir: no kernels are stored: %s", cls_error_message());
+}
+
 int cli_open_context(cli_target *target, const cls_context_options *options)
 {
     cls_context_options all = *options;
@@ -186,9 +194,12 @@ int cli_open_context(cli_target *target, const cls_context_options *options)
     all.build_log_stays = 1;
     all.cache_always = 1; /* also where the driver has a cache */
     all.progress = show_progress;
-    return cli_try(
+    const int failed = cli_try(
         cli_compile_done(cls_context_create(target->cl, target->device.id, &all, &target->context)),
         target->device.name);
+    if (!failed)
+        check_stored(target->context, options->cache_dir);
+    return failed;
 }
 
 int cli_open(const char *which, const cls_context_options *options,

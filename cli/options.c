@@ -190,12 +190,6 @@ cli_file_kind cli_kind_of(const char *path)
     return stat(path, &file) != 0 ? CLI_NO_FILE : S_ISREG(file.st_mode) ? CLI_REGULAR : CLI_OTHER;
 }
 
-bool cli_ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
-
 static bool is_same_inode(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;

@@ -234,9 +234,6 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
         state_clear(s);
-        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
-    } else if (c->kind == CLS_CHANGE_APPEND && begun) {
-        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
 #if CHANGES
     } else if (c->kind == CLS_CHANGE_PARAMS && begun) {
         *slot = c->params;
@@ -277,7 +274,6 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_TURN && begun) {
         state_turn(slot, s, scratch);
-        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, a->rollback, scratch))
             slot->flags = 0;
@@ -289,6 +285,9 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
     } else if (c->kind == CLS_CHANGE_RESET) {
         slot->flags = 0;
     }
+    if (c->kind == CLS_CHANGE_BEGIN ||
+        ((c->kind == CLS_CHANGE_APPEND || c->kind == CLS_CHANGE_TURN) && begun))
+        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
 }
 
 /* Launch: [WGS, n]: a group for each change of a round. The words of `changes` from `first` on are

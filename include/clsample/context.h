@@ -13,7 +13,8 @@ extern "C" {
 typedef enum cls_tier {
     CLS_TIER_AUTO = 0, /* in options: the highest tier that the device has and computes correctly */
     CLS_TIER_INT64 = 1, /* OpenCL C 1.2 and 64-bit integers, which every device needs */
-    /* Also sub-groups, where work-groups have several work-items. */
+    /* Also sub-groups, where work-groups have several work-items. On CPUs only those of Intel's
+     * runtime are used: PoCL 6.0 compiles others for ever, which no test can find out. */
     CLS_TIER_SUBGROUPS = 2
 } cls_tier;
 
@@ -111,7 +112,8 @@ typedef struct cls_context_options {
     /* 1: also store programs that PoCL compiled. 0 (default): on PoCL the folder is only read,
      * because PoCL compiles a program a second time when its bytes are requested, and has a cache
      * itself (POCL_CACHE_DIR). Later starts from the folder take less than half of the time that
-     * they take from PoCL's cache. */
+     * they take from PoCL's cache. PoCL 5 and 6 may end the process when they are asked for bytes:
+     * there nothing is stored all the same, and PoCL's own cache remains. */
     int32_t cache_always;
 
     /* 1: build_log outlives the context and all its samplers. Programs that are compiled after
@@ -123,7 +125,9 @@ typedef struct cls_context_options {
      * parameters need more. Without it such a call seems to hang, for seconds where nothing is
      * cached. `count` is the number of programs that this call compiles or loads, and `done` is the
      * number of those that came before this one. A program whose proof fails is compiled again, and
-     * told again. The function must not call the library. NULL: no calls. */
+     * told again. Where work-groups have several work-items, cls_context_create() also tells of
+     * `groups-test`, as the only program of its own, before each test of such groups. The function
+     * must not call the library. NULL: no calls. */
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
 

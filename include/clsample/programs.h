@@ -65,9 +65,10 @@ typedef struct cls_program_info {
     /* Seconds that compiling and checking the program took. Where a driver compiles at the first
      * launch (PoCL), this can include the time of other programs that the check launches. */
     double seconds;
-    /* What the driver reports: bytes of local memory of a work-group; bytes of private memory of a
-     * work-item, which many drivers report as 0 although they spill; the largest work-group that
-     * the kernel can have; and CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE. */
+    /* What the driver reports: bytes of local memory of a work-group (PoCL 6: 0, whatever the
+     * kernel declares); bytes of private memory of a work-item, which many drivers report as 0
+     * although they spill; the largest work-group that the kernel can have; and
+     * CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE. */
     uint64_t local_mem_size;
     uint64_t private_mem_size;
     uint64_t max_work_group;
@@ -92,8 +93,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_program(const cls_context *contex
  * by another thread between two calls. If `out` is not NULL, *size is the size of `out` in bytes,
  * and the number of bytes used on return. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is then the size that is
- * needed; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE: the driver does not return compiled programs;
- * CLS_OPENCL_ERROR. */
+ * needed; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE: the driver does not return compiled programs,
+ * or is PoCL 5 or 6, which may end the process when it is asked for them; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_export(const cls_context *context, void *out,
                                                       size_t *size);
 

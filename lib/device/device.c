@@ -236,13 +236,11 @@ static cls_status choose_tier(cl_device_id device, const cls_context_options *o,
     shape->tier = CLS_TIER_INT64;
     shape->subgroups = CLS_SUBGROUPS_NONE;
     shape->standard = 120;
-    if (o->tier == CLS_TIER_SUBGROUPS && !several)
+    if (!several)
         reason = "groups have one work-item on this device; set options->work_group";
-    else if (several && (o->tier == CLS_TIER_AUTO || o->tier == CLS_TIER_SUBGROUPS))
-        shape->subgroups = cls_subgroups_candidate(device);
-    if (reason == NULL && o->tier == CLS_TIER_SUBGROUPS && shape->subgroups == CLS_SUBGROUPS_NONE)
-        reason = "the device has no sub-groups that the library supports";
-    if (reason != NULL)
+    else if (o->tier != CLS_TIER_INT64)
+        shape->subgroups = cls_subgroups_candidate(device, &reason);
+    if (reason != NULL && o->tier == CLS_TIER_SUBGROUPS)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "options->tier is CLS_TIER_SUBGROUPS, but %s", reason);
     if (shape->subgroups != CLS_SUBGROUPS_NONE)

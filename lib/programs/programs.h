@@ -304,9 +304,12 @@ cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
                          const cls_variant variants[CLS_VARIANTS], uint8_t key[CLS_DIGEST_SIZE]);
 
 /* Gets a program's compiled bytes from the driver; the caller frees them. Fails if the driver has
- * none. */
+ * none, or is one that must not be asked (PoCL 5 and 6). */
 cls_status cls_program_binary(const cls_context *context, const cls_program *program,
                               cls_bytes *out);
+
+/* Fails if the driver must not be asked for a program's bytes. */
+cls_status cls_binary_check(cl_device_id device);
 
 /* Returns 1 if the driver compiles a program a second time when its bytes are queried. Such a
  * driver has a cache of its own (PoCL). */

@@ -197,6 +197,7 @@ struct cls_sampler {
     struct cls_shard *shard;  /* that uses the sampler, or NULL */
     const char *refusal;      /* why only the shard's calls may use the sampler now, or NULL */
     uint32_t tiles_per_group; /* in proofs: for each group of the kernels over tiles; 0: usual */
+    uint32_t change_tokens;   /* in the self-test: the most tokens of a change; 0: usual */
     int force_search;         /* 1 in tests and proofs: rows with truncations are searched */
 };
 

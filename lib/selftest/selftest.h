@@ -18,6 +18,7 @@
 #define SELFTEST_MOST_CASES 138
 #define SELFTEST_STEPS 2 /* steps of every case */
 #define SELFTEST_HISTORY 32
+#define SELFTEST_CHANGE 4 /* tokens of a change: texts take several rounds on the device */
 #define SELFTEST_ROLLBACK 8
 #define SELFTEST_METHODS 4  /* methods of verification */
 #define SELFTEST_REQUESTS 5 /* requests in a verification */

@@ -136,7 +136,6 @@ own_refused "--log: own.npy is also the file of --logits" --log own.npy
 own_refused "--logprobs: f32.npy is also the file of --bias" --bias f32.npy --logprobs f32.npy
 own_refused "--tokens: new.npy is also the file of --probs" --tokens new.npy \
     --probs folder/../new.npy
-refused "--plot: own.npy is also the file of --logits" explain --logits own.npy --plot own.npy
 same "an input that was named as an output" f32.npy own.npy
 is "outputs that were named twice" "$(echo new.np*)" "new.np*"
 check "two outputs to one device" host --tokens /dev/null --logprobs /dev/null

@@ -39,6 +39,21 @@ static void on_progress(void *user, const char *program, uint32_t done, uint32_t
     }
 }
 
+/* What creating a context told: of the test of groups as often as it was compiled, then of the
+ * self-test. */
+static void expect_opening(int groups)
+{
+    static const char test[] = "groups-test ";
+    const char *at = told.names;
+    int tests = 0;
+    for (; strncmp(at, test, sizeof test - 1) == 0; at += sizeof test - 1)
+        tests++;
+    ck_assert_msg(groups ? tests > 0 : tests == 0, "progress reported \"%s\"", told.names);
+    ck_assert_str_eq(at, "self-test");
+    ck_assert_uint_eq(told.wrong, 0);
+    told = (progress){.calls = 0};
+}
+
 static void expect_progress(const char *names)
 {
     ck_assert_msg(strcmp(told.names, names) == 0, "progress reported \"%s\", not \"%s\"",
@@ -189,7 +204,7 @@ START_TEST(by_need)
     device *const d = fixture_device(_i);
     fake.builds = 0;
     cls_context *const context = opened(d);
-    expect_progress("self-test");
+    expect_opening(has_groups(context));
     expect_programs(context, "self-test");
     if (!has_groups(context))
         ck_assert_uint_eq(fake.builds, 1);
@@ -458,15 +473,29 @@ START_TEST(bad_bits)
 }
 END_TEST
 
+/* The test of groups is told before it is compiled, since a driver may take long for it. */
+START_TEST(told_of_groups)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o = options();
+    o.work_group = 4;
+    o.row_group = 1;
+    cls_context *const context = new_context(d, &o);
+    expect_opening(1);
+    cls_context_destroy(context);
+}
+END_TEST
+
 /* The information about a program; a caller with an older header gets fewer fields. */
 START_TEST(program_infos)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = opened(d);
     cls_program_info info = {.struct_size = sizeof info};
+    expect_opening(has_groups(context));
     must(compile(context, 1u << CLS_F32 | 1u << CLS_F16, 0));
     expect_programs(context, "self-test slots survey survey-1 token-list token-list-1");
-    expect_progress("self-test slots survey survey token-list token-list");
+    expect_progress("slots survey survey token-list token-list");
     const cls_device_info device_info = context_info(context);
     for (uint32_t i = 0; i < 6; i++) {
         static const int32_t dtypes[] = {-1, -1, CLS_F32, CLS_F16, CLS_F32, CLS_F16};
@@ -599,6 +628,13 @@ START_TEST(exports)
         everything ? CLS_FEATURES_ALL : CLS_FEATURE_SHORTLIST | CLS_FEATURE_ACCEPT;
     size_t alone = 0, usual = 0, size = 0;
     cls_context *context = new_context(d, &o);
+    if (cls_binary_check(d->id) != CLS_OK) {
+        must_fail(cls_context_export(context, NULL, &alone), CLS_UNSUPPORTED_DEVICE,
+                  "is not asked for compiled programs");
+        printf("left out on %s: %s\n", d->name, cls_error_message());
+        cls_context_destroy(context);
+        return;
+    }
     must(cls_context_export(context, NULL, &alone));
     must(cls_context_compile(context, 0, 0));
     must(cls_context_export(context, NULL, &usual));
@@ -852,6 +888,9 @@ START_TEST(small_lists)
                 local[k] = info.local_mem_size;
     printf("%s: local memory of token-small: %llu, of token-list: %llu bytes\n", d->name,
            (unsigned long long)local[0], (unsigned long long)local[1]);
+    /* PoCL 6.0 says 0 of every kernel whose local memory is declared in it. */
+    if (strstr(d->name, "Portable Computing Language") != NULL && local[0] + local[1] == 0)
+        return;
     ck_assert_uint_gt(local[0], 0);
     ck_assert_uint_ge(local[1] - local[0], 24 * (context->shape.shortlist - CLS_SMALL_LIST));
 }
@@ -869,6 +908,7 @@ int main(int argc, char **argv)
     add_device_test(refused_steps);
     add_device_test(single_features);
     add_device_test(bad_bits);
+    add_device_test(told_of_groups);
     add_device_test(program_infos);
     add_device_test(build_logs);
     add_device_test(another_thread);

@@ -114,9 +114,11 @@ void stub_free(stub_object *object);
 
 cl_device_id stub_device(void);
 
-/* What the device says of itself. */
+/* What the device says of itself. Its type is a GPU's unless another one is set. */
 typedef struct stub_device_texts {
-    const char *version, *driver, *extensions;
+    const char *version, *driver, *extensions, *platform;
+    cl_device_type type;
+    const char *platform_version; /* NULL: "OpenCL 1.2 stub" */
 } stub_device_texts;
 extern stub_device_texts stub_texts;
 
