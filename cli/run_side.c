@@ -344,7 +344,7 @@ static uint32_t dtypes_of(const run_script *script)
     for (uint32_t i = 0; i < script->count; i++)
         for (uint32_t w = 0; w < script->statement[i].words; w++) {
             const run_word *const word = &script->statement[i].word[w];
-            if (cli_ends_with(word->key, "dtype") || strcmp(word->key, "file") == 0 ||
+            if (strstr(word->key, "dtype") != NULL || strcmp(word->key, "file") == 0 ||
                 strncmp(word->value, "file:", 5) == 0)
                 return 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
         }
