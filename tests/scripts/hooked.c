@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/hooks.h"
+#include "items.h"
 #include "judge.h"
 #include "sampler/sampler.h"
 #include "subgroups.h"
@@ -28,7 +29,8 @@ static const struct hook {
              {"fewest", fewest},
              {"small-lists", small_lists},
              {"short-proofs", short_proofs},
-             {"subgroups", subgroups}};
+             {"subgroups", subgroups},
+             {"items", test_items}};
 enum { HOOKS = sizeof hooks / sizeof *hooks };
 
 int main(int argc, char **argv)
@@ -43,7 +45,7 @@ int main(int argc, char **argv)
             i++;
         if (i == HOOKS)
             cli_die("the first argument is a list of judge, search, fewest, small-lists, "
-                    "short-proofs and subgroups");
+                    "short-proofs, subgroups and items");
         hooks[i].set();
         run_counts_launches &= i == 0; /* the judge leaves programs as they are */
     }
