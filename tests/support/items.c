@@ -32,6 +32,11 @@ void test_items(void)
     puts("items as coroutines are for x86-64 with glibc, without sanitizers");
     exit(77);
 }
+void test_fault(const char *right, const char *wrong)
+{
+    (void)right;
+    (void)wrong;
+}
 
 #else
 
@@ -237,6 +242,29 @@ static cl_int launch_groups(cl_command_queue queue, cl_kernel kernel, cl_uint di
     return launch(queue, kernel, dimensions, offset, groups, one, n_wait, wait, done);
 }
 
+/* What programs have, and what they get in its place, which is as long. */
+static const char *right_text, *wrong_text;
+typedef cl_program (*source_function)(cl_context, cl_uint, const char **, const size_t *, cl_int *);
+static source_function with_source;
+static cl_program with_wrong_source(cl_context context, cl_uint n, const char **strings,
+                                    const size_t *lengths, cl_int *code)
+{
+    const char **const all = calloc(n, sizeof *all);
+    char *wrong = NULL;
+    for (cl_uint i = 0; all != NULL && i < n; i++) {
+        const char *const at = strstr(strings[i], right_text);
+        all[i] = strings[i];
+        if (at == NULL || (wrong = strdup(strings[i])) == NULL)
+            continue;
+        memcpy(wrong + (at - strings[i]), wrong_text, strlen(wrong_text));
+        all[i] = wrong;
+    }
+    const cl_program program = with_source(context, n, all, lengths, code);
+    free(wrong);
+    free(all);
+    return program;
+}
+
 static void *(*find)(void *, const char *);
 static void find_dlsym(void)
 {
@@ -264,7 +292,18 @@ __attribute__((visibility("default"))) void *dlsym(void *library, const char *na
         memcpy(&launch, &found, sizeof launch);
         memcpy(&found, &own, sizeof found);
     }
+    if (right_text != NULL && strcmp(name, "clCreateProgramWithSource") == 0) {
+        const source_function own = with_wrong_source;
+        memcpy(&with_source, &found, sizeof with_source);
+        memcpy(&found, &own, sizeof found);
+    }
     return found;
+}
+
+void test_fault(const char *right, const char *wrong)
+{
+    right_text = right;
+    wrong_text = wrong;
 }
 
 void test_items(void)
