@@ -83,9 +83,9 @@ static cls_variant_set list_available(const cls_context *context, int variant, i
     return set;
 }
 
-/* Plans the cases of a variant for which there are programs, and gives the sampler what they need.
- */
-static cls_status select_cases(cls_selftest_run *t, int variant)
+/* Plans the first cases of a variant for which there are programs, and gives the sampler what they
+ * need. */
+static cls_status select_cases(cls_selftest_run *t, int variant, uint32_t most)
 {
     cls_sampler *const s = t->side[SIDE_DEVICE].sampler;
     const cls_variant_set available = list_available(s->context, variant, t->dtype);
@@ -104,7 +104,7 @@ static cls_status select_cases(cls_selftest_run *t, int variant)
             continue;
         status = find_features(s, i, &more);
         if (status != CLS_OK || !cls_variants_suffice(available, features | more) ||
-            t->selection.count == SELFTEST_ROWS) /* the sampler has no more rows */
+            t->selection.count == most)
             continue;
         features |= more;
         t->selection.cases[t->selection.count++] = i;
@@ -118,7 +118,7 @@ static cls_status select_cases(cls_selftest_run *t, int variant)
     return status;
 }
 
-static cls_status run_cases(cls_selftest_run *t, int variant)
+static cls_status run_cases(cls_selftest_run *t, int variant, uint32_t most)
 {
     const cls_sampler *const sampler = t->side[SIDE_DEVICE].sampler;
     cls_status status = CLS_OK;
@@ -126,7 +126,7 @@ static cls_status run_cases(cls_selftest_run *t, int variant)
     if (cls_variants[variant].kernel == CLS_SELF_TEST)
         t->selection.parts = PART_ARITHMETIC;
     else
-        status = select_cases(t, variant);
+        status = select_cases(t, variant, most);
     if (status == CLS_OK)
         status = cls_selftest_parts(t);
     if (sampler != NULL)
@@ -150,9 +150,9 @@ static cls_status run_cases(cls_selftest_run *t, int variant)
     return CLS_OK;
 }
 
-/* Proves a program in rows of some length. */
+/* Proves a program by its first cases in rows of some length. */
 static cls_status prove_in(cls_context *context, int variant, int32_t dtype, uint32_t vocab,
-                           uint32_t tiles, cls_variant_set *launched)
+                           uint32_t tiles, uint32_t most, cls_variant_set *launched)
 {
     const int has_sampler = cls_variants[variant].kernel != CLS_SELF_TEST;
     cls_selftest_run *const t = cls_selftest_new(context);
@@ -167,7 +167,7 @@ static cls_status prove_in(cls_context *context, int variant, int32_t dtype, uin
         sampler->dtypes = UINT32_C(1) << dtype;
     }
     if (status == CLS_OK)
-        status = run_cases(t, variant);
+        status = run_cases(t, variant, most);
     *launched |= t->launched;
     cls_selftest_close(t);
     return status;
@@ -184,13 +184,15 @@ static int has_long_rows(const cls_shape *shape, int variant)
            cls_variants[variant].typed && parts_of(variant, &features) == PART_STEPS;
 }
 
+enum { LONG_ROWS = 2 }; /* of a proof; the host samples them, too */
+
 cls_status cls_prove(cls_context *context, int variant, int32_t dtype, cls_variant_set *launched)
 {
     uint32_t vocab;
     const uint32_t tiles = proof_shape(&context->shape, &vocab);
     *launched = 0;
-    cls_status status = prove_in(context, variant, dtype, vocab, tiles, launched);
+    cls_status status = prove_in(context, variant, dtype, vocab, tiles, SELFTEST_ROWS, launched);
     if (status == CLS_OK && vocab < SELFTEST_MOST_VOCAB && has_long_rows(&context->shape, variant))
-        status = prove_in(context, variant, dtype, SELFTEST_MOST_VOCAB, tiles, launched);
+        status = prove_in(context, variant, dtype, SELFTEST_MOST_VOCAB, tiles, LONG_ROWS, launched);
     return status;
 }
