@@ -153,7 +153,7 @@ static void put_lone(const run_statement *s, uint32_t rows, uint32_t vocab, int3
     if (text == NULL)
         return;
     const float value = (float)strtod(text, &end);
-    if (end == text || *end != ':' || !run_is(s, end, "", number))
+    if (end == text || *end != ':' || !run_is(s, end, "", number) || number[2] != 0)
         run_die(s, "lone=%.40s is not VALUE:FIRST or VALUE:FIRST:APART", text);
     for (uint32_t r = 0; r < rows; r++)
         for (int again = 0; again <= (number[1] != 0); again++)
