@@ -143,6 +143,8 @@ double *run_rows(const run_statement *s, const char *key, const char *text, uint
 /* Masks that allow some percent of the tokens or, with 0, in each row those of a random pattern;
  * values of biases; probabilities of drafts. */
 void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width);
+/* Row r allows token first + r alone, modulo the vocabulary. */
+void *run_lone_mask(uint64_t first, bool bytes, uint32_t rows, uint32_t width, uint32_t vocab);
 void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype);
 float *run_random_probs(uint64_t seed, uint32_t rows, uint32_t vocab);
 
@@ -349,7 +351,7 @@ typedef struct run_inputs {
     float factor;
 } run_inputs;
 #define RUN_INPUT_KEYS \
-    "logits logits_pick kind dtype mask mask_pick mask_kind mask_width mask_rows mask_map " \
+    "logits logits_pick kind lone dtype mask mask_pick mask_kind mask_width mask_rows mask_map " \
     "mask_host bias bias_pick bias_dtype bias_rows bias_map bias_factor hash "
 
 run_inputs run_inputs_read(run_side *side, const run_statement *s, uint32_t logits_rows,

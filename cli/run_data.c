@@ -216,6 +216,20 @@ void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t ro
     return to;
 }
 
+void *run_lone_mask(uint64_t first, bool bytes, uint32_t rows, uint32_t width, uint32_t vocab)
+{
+    unsigned char *const to = room(rows, width, bytes ? 1 : sizeof(uint32_t));
+    const uint32_t n = width * (bytes ? 1 : 32);
+    for (uint32_t r = 0; r < rows; r++) {
+        const size_t one = (size_t)((first + r) % (n < vocab ? n : vocab));
+        if (bytes)
+            to[(size_t)r * width + one] = 1;
+        else
+            ((uint32_t *)(void *)to)[(size_t)r * width + one / 32] = UINT32_C(1) << one % 32;
+    }
+    return to;
+}
+
 void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype)
 {
     const size_t size = dtype_size(dtype), n = (size_t)rows * vocab;

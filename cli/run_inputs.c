@@ -142,6 +142,28 @@ static void check_rows(const run_statement *s, const run_inputs *in, cli_input w
         run_die(s, "the %s has %" PRIu32 " rows for %" PRIu32, run_input_names[what], have, rows);
 }
 
+/* Puts one value into each row, lone=VALUE:FIRST: at token FIRST of the first row, at the next one
+ * of the next row, and so on; lone=VALUE:FIRST:APART also so many tokens further. */
+static void put_lone(const run_statement *s, uint32_t rows, uint32_t vocab, int32_t dtype, void *to)
+{
+    const size_t size = dtype_size(dtype);
+    const char *const text = run_find(s, "lone");
+    uint64_t number[3];
+    char *end;
+    if (text == NULL)
+        return;
+    const float value = (float)strtod(text, &end);
+    if (end == text || *end != ':' || !run_is(s, end, "", number) || number[2] != 0)
+        run_die(s, "lone=%.40s is not VALUE:FIRST or VALUE:FIRST:APART", text);
+    for (uint32_t r = 0; r < rows; r++)
+        for (int again = 0; again <= (number[1] != 0); again++)
+            dtype_encode(dtype, value,
+                         (char *)to +
+                             ((size_t)r * vocab +
+                              (size_t)((number[0] + r + (again ? number[1] : 0)) % vocab)) *
+                                 size);
+}
+
 /* Reads the logits of a statement: its own, or those of the latest statement `logits`. */
 static void read_logits(run_side *side, const run_statement *s, uint32_t rows, run_inputs *in)
 {
@@ -169,8 +191,7 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, r
         return;
     }
     const int32_t dtype = from != NULL ? dtype_of(from, "dtype", CLS_F32) : CLS_F32;
-    const void *data =
-        from != NULL ? run_rows_by_hand(from, "logits", own, rows, vocab, dtype) : NULL;
+    void *data = from != NULL ? run_rows_by_hand(from, "logits", own, rows, vocab, dtype) : NULL;
     if (data == NULL) {
         if (own != NULL && !run_is(s, own, "random", number))
             run_die(s,
@@ -181,6 +202,8 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, r
         data = run_random_logits(number[0], kind != NULL ? run_kind(from, kind) : -1, rows, vocab,
                                  dtype);
     }
+    if (from != NULL)
+        put_lone(from, rows, vocab, dtype, data);
     take(in, CLI_LOGITS, data, dtype, vocab);
     in->of[CLI_LOGITS].rows = rows;
 }
@@ -206,16 +229,18 @@ static void make_mask_rows(const run_side *side, const run_statement *s, const c
             else
                 ((uint32_t *)words)[i] = x[i] >= 0.0 && x[i] <= UINT32_MAX ? (uint32_t)x[i] : 0;
     } else {
-        if (!run_is(s, text, "random", number))
+        const bool lone = run_is(s, text, "lone", number);
+        if (!lone && !run_is(s, text, "random", number))
             run_die(s,
-                    "mask=%.40s is none of random:SEED, random:SEED:PERCENT, list:WORDS and "
-                    "file:NAME",
+                    "mask=%.40s is none of random:SEED, random:SEED:PERCENT, lone:FIRST, "
+                    "list:WORDS and file:NAME",
                     text);
         width = run_count(s, "mask_width", whole);
         if (width < 1 || width > 4 * whole)
             run_die(s, "mask_width=%" PRIu32 " is not 1 to %" PRIu32, width, 4 * whole);
-        words = run_random_mask(number[0], (uint32_t)number[1],
-                                bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, rows, width);
+        words = lone ? run_lone_mask(number[0], bytes, rows, width, vocab)
+                     : run_random_mask(number[0], (uint32_t)number[1],
+                                       bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, rows, width);
     }
     take(in, CLI_MASK, words, bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, width);
 }

@@ -51,7 +51,7 @@ if BUILD_COMMAND
 first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
-short_scripts += tests/scripts/judge.sh
+short_scripts += tests/scripts/groups.sh tests/scripts/judge.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
 texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run \
 	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run \
@@ -121,7 +121,7 @@ endif
 if BUILD_COMMAND
 check_PROGRAMS += tests/scripts/hooked
 tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/scripts/judge.c tests/scripts/model.c tests/support/brute.c tests/support/one_row.c \
-	tests/support/subgroups.c $(command_parts)
+	tests/support/subgroups.c tests/support/items.c $(command_parts)
 tests_scripts_hooked_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif
 

@@ -68,7 +68,9 @@ typedef struct cls_context_options {
     /* The types of logits for samplers whose own options name none: bits 1u << cls_dtype.
      * 0: float32. */
     uint32_t dtypes;
-    uint32_t work_group; /* 1 to 1024, any number; 0: by device type */
+    /* 1 to 1024, any number, but on Intel's runtime for CPUs a power of two; 0: a power of two by
+     * device type. */
+    uint32_t work_group;
     /* 2, 4, 8 or 16; 0: by device type. 2 becomes 4 where work-groups have one work-item. */
     uint32_t vector;
     uint32_t shortlist; /* a power of two from 16 to 2048; 0: by local memory */
@@ -80,8 +82,8 @@ typedef struct cls_context_options {
     char *build_log;
     size_t build_log_size;
 
-    /* 1 to 1024, any number; 0: 1 on CPUs, else work_group. A larger group does not help on CPUs,
-     * and PoCL takes minutes to compile it. */
+    /* As work_group; 0: 1 on CPUs, else work_group or the power of two below it. A larger group
+     * does not help on CPUs, and PoCL takes minutes to compile it. */
     uint32_t row_group;
     uint32_t tier; /* a cls_tier; 0: CLS_TIER_AUTO */
 

@@ -51,14 +51,17 @@ enum cls_selftest_stage_index { SELFTEST_STAGES(SELFTEST_STAGE) ST_STAGES };
 
 /* The kinds of rows of logits. */
 enum cls_selftest_row {
-    ROW_PEAKED, /* each higher logit has half as many tokens, as in a language model's row */
-    ROW_TEXT,   /* the likeliest tokens are the first 32, which are in texts and lists */
-    ROW_FLAT,   /* 64 values that are close together */
-    ROW_TIES,   /* only three values */
-    ROW_EQUAL,  /* only one value */
-    ROW_NAN,    /* peaked, with NaN and -inf in it */
-    ROW_INF,    /* peaked, with two logits of +inf */
-    ROW_EMPTY   /* only NaN and -inf */
+    ROW_PEAKED,  /* each higher logit has half as many tokens, as in a language model's row */
+    ROW_TEXT,    /* the likeliest tokens are the first 32, which are in texts and lists */
+    ROW_FLAT,    /* 64 values that are close together */
+    ROW_TIES,    /* only three values */
+    ROW_EQUAL,   /* only one value */
+    ROW_NAN,     /* peaked, with NaN and -inf in it */
+    ROW_INF,     /* peaked, with two logits of +inf */
+    ROW_EMPTY,   /* only NaN and -inf */
+    ROW_ONE_NAN, /* peaked, with one NaN; likewise: */
+    ROW_ONE_INF,
+    ROW_ONE /* only one token */
 };
 
 /* What a case has in addition to its parameters. */
