@@ -142,17 +142,19 @@ cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output)
     return next;
 }
 
-/* Returns 1 if the text, followed by an entry, ends with n output tokens that stand there `repeats`
- * times. */
+/* Returns 1 if the text, followed by an entry, ends with n output tokens that stand there `times`
+ * times, without prompt between them. */
 static int repeats(const cls_host_slot *h, uint32_t entry, uint32_t n, uint32_t times)
 {
     const uint32_t kind = CLS_ENTRY_ID | CLS_ENTRY_OUTPUT, all = n * times;
     uint32_t same = 0;
-    while (same < all - n &&
-           (((same == 0 ? entry : cls_text_entry(h, same)) ^ cls_text_entry(h, same + n)) & kind) ==
-               0)
+    while (same < all - n) {
+        const uint32_t later = same == 0 ? entry : cls_text_entry(h, same);
+        if (!(later & CLS_ENTRY_OUTPUT) || ((later ^ cls_text_entry(h, same + n)) & kind) != 0)
+            return 0;
         same++;
-    return same == all - n;
+    }
+    return 1;
 }
 
 uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry)
