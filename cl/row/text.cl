@@ -218,7 +218,8 @@ static inline u32 finds_loop(__global const cls_slot *slot, const text *t, u32 e
     u32 found = 0;
     if ((slot->flags & CLS_SLOT_LOOPS) && (entry & CLS_ENTRY_OUTPUT)) {
         const u32 repeats = slot->loop_repeats, shortest = slot->loop_min,
-                  most = slot->flags & CLS_SLOT_LOOPS_THINK ? t->thinking : t->length + 1,
+                  most = min(slot->flags & CLS_SLOT_LOOPS_THINK ? t->thinking : 0xffffffffu,
+                             t->length + 1),
                   reach = min(slot->loop_max * repeats, most);
         u32 n = first;
         while (n * repeats <= reach) {

@@ -163,7 +163,8 @@ uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry)
     if (!(s->flags & CLS_SLOT_LOOPS) || !(entry & CLS_ENTRY_OUTPUT))
         return CLS_ROW_OK;
     const int ends_thinking = (s->flags & CLS_SLOT_LOOPS_THINK) != 0;
-    const uint32_t most = ends_thinking ? s->thinking : s->length + 1;
+    const uint32_t text = s->length + 1,
+                   most = ends_thinking && s->thinking < text ? s->thinking : text;
     if (ends_thinking && (due_id(h) >= 0 || thinking_after(h, entry & CLS_ENTRY_ID, 1) == 0))
         return CLS_ROW_OK;
     for (uint32_t n = s->loop_min; n <= s->loop_max && n * s->loop_repeats <= most; n++)
