@@ -184,7 +184,8 @@ struct cls_sampler {
     /* Rows. */
     uint8_t *slot_is_used;  /* [slots]: marks the slots of a step's rows; 0 between steps */
     int32_t *device_maps;   /* [CLS_MAPS][max_rows]: the contents of `maps` */
-    int32_t *expanded_maps; /* [CLS_MAPS][max_rows]: a verification's maps, expanded to its rows */
+    int32_t *expanded_maps; /* [CLS_MAPS][max_rows]: a verification's maps, expanded to its rows;
+                               without a device the maps of every call */
     uint32_t device_map_rows[CLS_MAPS]; /* how many elements of device_maps are valid */
 
     cls_staging staging[CLS_STAGING_COUNT];
