@@ -31,6 +31,7 @@ short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
+	tests/package/growth.sh \
 	tests/package/bootstrap.sh tests/package/device.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
@@ -178,6 +179,6 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c tests/package/growth.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
 	$(srcdir)/tests/scripts/*.run
 test_headers = $(srcdir)/tests/*/*.h
