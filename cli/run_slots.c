@@ -108,7 +108,7 @@ void run_sampler(run_side *side, const run_statement *s)
     run_end_samplers(side);
     cls_infill_init(&side->infill);
     cls_sampler_options_init(&o);
-    o.features = CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+    o.features = CLS_FEATURES_KNOWN & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
     o.dtypes = 7;
     run_set_fields(s, keys, "cls_sampler_options", &o);
     o.slot_count = (uint32_t)run_number(s, "slots", o.slot_count);

@@ -104,7 +104,7 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
 /* Of a request: the survey sums up its rows, and at another temperature than 1. */
 #define CLS_NEED_SCALED 1048576u
 #define CLS_NEEDS_OF_REQUESTS (CLS_NEED_MIXED | CLS_NEED_SCALED) /* not served by programs */
-#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
+#define CLS_NEEDS_ALL (CLS_FEATURES_KNOWN | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
 
 /* Returns 1 if a variant can run steps that need these features. */
 int cls_variant_supports(int variant, uint32_t features);
