@@ -24,7 +24,8 @@ awk '/^typedef struct/ { grows = 0 }
     }
     { print }
     END { print n >"grown/structs" }' today/clsample.h >grown/clsample.h
-if [ "$(cat grown/structs)" -ge 18 ]; then yes_; else no_ "only $(cat grown/structs) structs grow"; fi
+structs=$(cat grown/structs)
+if [ "$structs" -ge 18 ]; then yes_; else no_ "only $structs structs grow"; fi
 
 for library in today grown; do
     "$cc" -std=c11 -O0 -w -c "$library/clsample.c" -o "$library/clsample.o" 2>cc.log ||
