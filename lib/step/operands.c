@@ -204,12 +204,12 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
 static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t needs)
 {
     char names[CLS_FEATURE_NAMES];
-    uint32_t missing = needs & ~s->features & ~CLS_NEEDS_OF_REQUESTS;
-    if (s->host != NULL) /* nothing is compiled for the host */
-        return CLS_OK;
+    /* Nothing is compiled for the host, but a part of the library may be left out. */
+    const uint32_t has = s->host != NULL ? cls_features_built() : s->features;
+    uint32_t missing = needs & ~has & ~CLS_NEEDS_OF_REQUESTS;
     for (uint32_t i = 0; i < plan->n_present; i++) {
         const uint32_t feature = plan->operands->row[plan->present[i]].feature;
-        if ((feature & s->features) == 0)
+        if ((feature & has) == 0)
             missing |= feature & (~feature + 1);
     }
     plan->missing = missing;
