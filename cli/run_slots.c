@@ -125,7 +125,7 @@ cls_sampler_options run_sampler_options(const run_statement *s, uint32_t feature
 void run_sampler(run_side *side, const run_statement *s)
 {
     const uint32_t all =
-        CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+        CLS_FEATURES_KNOWN & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
     cls_sampler_options o = run_sampler_options(s, all);
     run_drain(side);
     run_end_samplers(side);

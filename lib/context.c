@@ -7,7 +7,7 @@
 
 const char *cls_context_build_log(const cls_context *context)
 {
-    return context != NULL && context->build_log != NULL ? context->build_log : "";
+    return context != NULL ? cls_context_log(context) : "";
 }
 
 static cls_status check_device(cl_context cl, cl_device_id device)

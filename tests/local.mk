@@ -18,6 +18,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_goldens tests/unit/che
 	tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
 	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host \
+	tests/unit/check_overlap_host \
 	tests/unit/check_watermark
 long_tests = tests/device/check_shard_contexts \
 	tests/device/check_tiers tests/device/check_binaries \
@@ -30,6 +31,7 @@ short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
+	tests/package/growth.sh \
 	tests/package/bootstrap.sh tests/package/device.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
@@ -177,6 +179,6 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c tests/package/growth.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
 	$(srcdir)/tests/scripts/*.run
 test_headers = $(srcdir)/tests/*/*.h

@@ -106,8 +106,9 @@ typedef struct cls_context_options {
     size_t binary_size;
 
     /* An existing folder in which compiled programs are looked up and stored, one file each; the
-     * name is copied. NULL: nothing is read or written. Several processes may share a folder.
-     * Whenever the folder or a file in it cannot be used, the kernels are compiled from source.
+     * name is copied. NULL: nothing is read or written. Several processes may share a folder. One
+     * that is not there, or whose files cannot be read, is refused. If it cannot be written, or a
+     * file in it cannot be used, the kernels are compiled from source. On PoCL see cache_always.
      * Anyone who can write to the folder decides what the device runs: do not use a folder that
      * others can write to. */
     const char *cache_dir;
@@ -188,7 +189,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
  *
  * options: NULL for defaults. `dtypes` and `shortlist` (0: 1,024) mean what they mean for a
  * device; the other fields are checked, and have no effect. The context and its samplers may be
- * used after fork(). Any thread may call this.
+ * used after fork(), but for a sampler that another thread was using (clsample.h, "fork()"). Any
+ * thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_create_host(const cls_context_options *options,
                                                            cls_context **out);
@@ -203,7 +205,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_info(const cls_context *context,
                                                     cls_device_info *info);
 
 /* Returns the compiler's log of all programs so far, and "" if there is none. The string belongs to
- * the context and is valid until the context compiles again. */
+ * the context, which leaves it as it is until it is freed, and gives a longer one when it has
+ * compiled more. Any thread may call this. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_context_build_log(const cls_context *context);
 
 #ifdef __cplusplus

@@ -41,7 +41,11 @@ typedef enum cls_feature {
     CLS_FEATURE_KEPT_SETS = 65536, /* kept_set of cls_outputs */
     CLS_FEATURE_WATERMARK = 131072 /* watermark_context */
 } cls_feature;
-#define CLS_FEATURES_ALL 258047u /* all bits of cls_feature */
+/* All features that the library has, also those of later versions; it alone may have bits that the
+ * library does not know. Who wants all but some takes these from CLS_FEATURES_KNOWN, which has the
+ * features of this header. */
+#define CLS_FEATURES_ALL 4294967295u
+#define CLS_FEATURES_KNOWN 258047u
 
 /* Compiles, warms up and checks the programs of these features that the context does not have yet,
  * for samplers to come. dtypes: types of logits as bits 1u << cls_dtype; 0: those of the context.

@@ -104,7 +104,7 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
 /* Of a request: the survey sums up its rows, and at another temperature than 1. */
 #define CLS_NEED_SCALED 1048576u
 #define CLS_NEEDS_OF_REQUESTS (CLS_NEED_MIXED | CLS_NEED_SCALED) /* not served by programs */
-#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
+#define CLS_NEEDS_ALL (CLS_FEATURES_KNOWN | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
 
 /* Returns 1 if a variant can run steps that need these features. */
 int cls_variant_supports(int variant, uint32_t features);
@@ -209,6 +209,13 @@ typedef struct cls_program {
         preferred; /* of the kernel; reported by the driver */
 } cls_program;
 
+/* The compiler's log. A text that a caller has got stays as it is, and longer ones are copies. */
+typedef struct cls_log {
+    struct cls_log *older;
+    int is_lent;
+    char text[];
+} cls_log;
+
 struct cls_context {
     atomic_int references; /* by the creator, samplers and readbacks */
     cl_context cl;
@@ -224,7 +231,8 @@ struct cls_context {
     /* The lock protects what follows. No call that enqueues takes it. */
     cls_lock *lock;
     cls_program program[CLS_DTYPES][CLS_VARIANTS]; /* programs that read no logits have type 0 */
-    char *build_log;
+    cls_log *log;                                  /* of all programs so far, or NULL */
+    cls_lock *log_lock; /* of `log` alone: compiling holds the other one for seconds */
 };
 
 /* Returns the types of logits that samplers are compiled for by default, a bit each. */
@@ -242,6 +250,10 @@ cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t featu
  * bytes. Appends the compiler's log to the context's and queries the kernel's limits. Fails if the
  * driver refuses the source or the bytes. */
 cls_status cls_program_build(cls_context *context, cls_program *program, const cls_bytes *binary);
+
+/* Returns the compiler's log of all programs so far, which stays as it is. Any thread may call it.
+ */
+const char *cls_context_log(const cls_context *context);
 
 /* Releases the program; it is neither compiled nor proved afterwards. */
 void cls_program_release(cls_program *program);
@@ -316,6 +328,9 @@ cls_status cls_binary_check(cl_device_id device);
 int cls_binary_query_recompiles(cl_device_id device);
 
 /* -------------------------------------------------------------- cache.c */
+
+/* Fails if there is no folder with this name in which files can be read. */
+cls_status cls_cache_check(const char *dir);
 
 /* Reads the file of a program in a folder. Returns NULL if there is none or its header does not
  * fit. The caller checks the rest and frees the bytes. */

@@ -191,9 +191,9 @@ static cls_slot_adaptive carry_adaptive(const cls_slot *now, const cls_slot *was
 /* Returns a state of the thinking under new parameters, of which `begins` is the state in which
  * they begin. The tokens that counted still count, but not for more than the new budget; and of the
  * ids that end the thinking as many have been emitted as before. `ids`: how many of them there are.
- */
+ * Without any, no more count than the `outputs` that there are: a loop had used up the budget. */
 static uint32_t carry_thinking(const cls_slot *now, const cls_slot *was, uint32_t begins,
-                               uint32_t ids, uint32_t state)
+                               uint32_t ids, uint32_t outputs, uint32_t state)
 {
     if (!(now->flags & CLS_SLOT_THINKING))
         return 0;
@@ -205,7 +205,8 @@ static uint32_t carry_thinking(const cls_slot *now, const cls_slot *was, uint32_
                    emitted = count > budget ? count - budget : 0;
     if (emitted != 0)
         return emitted < ids ? 1 + now->thinking_budget + emitted : 0;
-    return 1 + (count < now->thinking_budget ? count : now->thinking_budget);
+    const uint32_t most = ids != 0 ? now->thinking_budget : outputs;
+    return 1 + (count < most ? count : most);
 }
 
 static void change_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
@@ -219,15 +220,16 @@ static void change_params(cls_host_slot *h, const cls_slot *slot, const cls_para
     s->longest = was.longest;
     s->n_forced = was.n_forced;
     s->forced_from = was.forced_from;
-    s->thinking =
-        carry_thinking(s, &was, slot->thinking, params->thinking_forced.count, was.thinking);
+    const uint32_t rollback = CLS_LAYOUT_ROLLBACK(h->layout), ids = params->thinking_forced.count;
+    s->thinking = carry_thinking(s, &was, slot->thinking, ids, s->outputs, was.thinking);
     s->adaptive = carry_adaptive(s, &was, &was.adaptive);
     s->grammar_state = keeps_grammar ? was.grammar_state : slot->grammar_state;
-    for (uint32_t i = 0; i < CLS_LAYOUT_ROLLBACK(h->layout); i++) {
+    for (uint32_t i = 0; i < rollback; i++) {
         uint32_t *const thinking = cls_host_slot_thinking(h, i);
         cls_slot_adaptive *const adaptive = cls_host_slot_adaptive(h, i);
-        *thinking =
-            carry_thinking(s, &was, slot->thinking, params->thinking_forced.count, *thinking);
+        const uint32_t back = state_back(s->length, i, rollback);
+        *thinking = carry_thinking(s, &was, slot->thinking, ids,
+                                   s->outputs - (back < s->outputs ? back : s->outputs), *thinking);
         *adaptive = carry_adaptive(s, &was, adaptive);
         if (!keeps_grammar)
             *cls_host_slot_grammar(h, i) = slot->grammar_state;

@@ -142,17 +142,19 @@ cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output)
     return next;
 }
 
-/* Returns 1 if the text, followed by an entry, ends with n output tokens that stand there `repeats`
- * times. */
+/* Returns 1 if the text, followed by an entry, ends with n output tokens that stand there `times`
+ * times, without prompt between them. */
 static int repeats(const cls_host_slot *h, uint32_t entry, uint32_t n, uint32_t times)
 {
     const uint32_t kind = CLS_ENTRY_ID | CLS_ENTRY_OUTPUT, all = n * times;
     uint32_t same = 0;
-    while (same < all - n &&
-           (((same == 0 ? entry : cls_text_entry(h, same)) ^ cls_text_entry(h, same + n)) & kind) ==
-               0)
+    while (same < all - n) {
+        const uint32_t later = same == 0 ? entry : cls_text_entry(h, same);
+        if (!(later & CLS_ENTRY_OUTPUT) || ((later ^ cls_text_entry(h, same + n)) & kind) != 0)
+            return 0;
         same++;
-    return same == all - n;
+    }
+    return 1;
 }
 
 uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry)
@@ -161,7 +163,8 @@ uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry)
     if (!(s->flags & CLS_SLOT_LOOPS) || !(entry & CLS_ENTRY_OUTPUT))
         return CLS_ROW_OK;
     const int ends_thinking = (s->flags & CLS_SLOT_LOOPS_THINK) != 0;
-    const uint32_t most = ends_thinking ? s->thinking : s->length + 1;
+    const uint32_t text = s->length + 1,
+                   most = ends_thinking && s->thinking < text ? s->thinking : text;
     if (ends_thinking && (due_id(h) >= 0 || thinking_after(h, entry & CLS_ENTRY_ID, 1) == 0))
         return CLS_ROW_OK;
     for (uint32_t n = s->loop_min; n <= s->loop_max && n * s->loop_repeats <= most; n++)

@@ -270,13 +270,16 @@ static void find_drafts(const cls_plan *plan, const cls_sampler *s, uint32_t req
                         cls_drafts *out)
 {
     const cls_verify_call *const c = &plan->verify;
-    const uint32_t first = (uint32_t)c->row_offsets[request], begin = first - request;
+    const int32_t *const firsts = plan->firsts.host; /* an output may lie in row_offsets */
+    const uint32_t first = (uint32_t)firsts[request], begin = first - request,
+                   end =
+                       request + 1 < c->requests ? (uint32_t)firsts[request + 1] : plan->step.rows;
     const size_t element = plan->draft_kind == CLS_DRAFT_PROBS
                                ? sizeof(float)
                                : cls_dtype_size(plan->step.logits.dtype);
     const void *const draft = memory_at(&c->draft);
     out->rows = s->host->inputs + first;
-    out->count = (uint32_t)c->row_offsets[request + 1] - first - 1;
+    out->count = end - first - 1;
     out->ids = map_of(&c->draft_ids);
     if (out->ids != NULL)
         out->ids +=
@@ -364,7 +367,7 @@ void cls_run_verify(const cls_plan *plan, cls_sampler *s)
     for (uint32_t row = 0; row < plan->step.rows; row++)
         read_row(plan, s, row, &s->host->inputs[row]);
     for (uint32_t i = 0; i < plan->verify.requests; i++) {
-        v->slot = slot_of(plan, s, (uint32_t)plan->verify.row_offsets[i]);
+        v->slot = slot_of(plan, s, (uint32_t)plan->firsts.host[i]);
         cls_host_slot *const h = &s->host->slot[v->slot >= 0 ? v->slot : 0];
         v->request = h;
         find_drafts(plan, s, i, &v->drafts);

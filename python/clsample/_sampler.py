@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import collections
 import math
+import os
 import threading
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -63,6 +65,8 @@ class Sampler(Closed):
         self._handle: Any = None
         self._quiet = False  # the user cannot name its features
         self._lock = threading.RLock()
+        self._interrupted = False  # by a fork() while another thread was in a call
+        _samplers.add(self)
         self._dropped: Deque[int] = collections.deque()  # slots of requests without references
         self.context = context
         self.vocab = integer("vocab", vocab, "uint32_t")
@@ -98,10 +102,22 @@ class Sampler(Closed):
 
     def _locked(self) -> Any:
         """The lock, for `with`: after it, the slots of requests without references are free."""
-        self.context._check_process()
+        self._check_process()
         if self._dropped:
             self._collect()
         return self._lock
+
+    def _check_process(self) -> None:
+        self.context._check_process()
+        if self._interrupted:
+            raise RuntimeError(
+                "this process was forked while another thread was in a call of the sampler, whose "
+                "memory may be half changed here: make another sampler"
+            )
+
+    @property
+    def _lost(self) -> bool:
+        return self._interrupted or self.context._lost
 
     def _collect(self) -> None:
         with self._lock:
@@ -161,7 +177,7 @@ class Sampler(Closed):
         """Frees the memory on the device; steps in flight keep what they use. Its requests end.
         Waits for a call of another thread, and until the last steps that uploaded parameters, maps
         or masks are complete. So does the last reference to a sampler that was not closed."""
-        if self.context._lost:  # a thread of the parent may have held the lock
+        if self._lost:  # a thread of the parent may have held the lock
             self._handle = None
             return
         with self._lock:
@@ -392,7 +408,7 @@ class Sampler(Closed):
         Raises Busy if too many steps are in flight: wait for one, and call again. Outputs:
         """
         context = self.context
-        context._check_process()
+        self._check_process()
         call = Call(context, copy)
         result = Step()
         with self._lock:
@@ -703,3 +719,23 @@ for _function, _defaults in (
     (Sampler.verify, _token_outputs),
 ):
     sign(_function, _defaults)
+
+
+_samplers: "weakref.WeakSet[Sampler]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A thread that was in a call of a sampler is not in the child: the sampler's lock would stay
+    held, and what the call had half changed is neither used nor freed."""
+    for sampler in list(_samplers):
+        if sampler._lock.acquire(blocking=False):
+            sampler._lock.release()
+            continue
+        sampler._lock = threading.RLock()
+        sampler._interrupted = True
+        if sampler._handle is not None:
+            ffi.gc(sampler._handle, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -133,9 +133,9 @@ def choice(name: str, value: Any, names: Type[Any]) -> int:
 
 def choices(name: str, value: Any, names: Type[Any], shift: bool) -> int:
     """A sum of an enum's members: a number, names, or "all". With `shift` member n counts
-    1 << n."""
+    1 << n; otherwise "all" are all features, also those that only the library knows."""
     if isinstance(value, str) and value == "all":
-        value = list(names.__members__)
+        value = list(names.__members__) if shift else _types.FEATURES_ALL
     if isinstance(value, (int, np.integer)) and not (shift and isinstance(value, enum.IntEnum)):
         return integer(name, value, "uint32_t")
     single = isinstance(value, (str, enum.IntEnum)) or not isinstance(value, Iterable)

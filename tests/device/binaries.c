@@ -245,15 +245,17 @@ START_TEST(not_kept)
 
     /* No folder, or none to write in. */
     char absent[sizeof folder + 8];
+    cls_context *none = NULL;
     snprintf(absent, sizeof absent, "%s/none", folder);
-    o.cache_dir = absent;
-    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "no such folder");
-    ck_assert_int_eq(count(), 0);
-    write_file(absent, (const uint8_t *)"x", 1);
-    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "a file for a folder");
+    for (int kind = 0; kind < 3; kind++) { /* nothing there, a file, no name */
+        if (kind == 1)
+            write_file(absent, (const uint8_t *)"x", 1);
+        o.cache_dir = kind == 2 ? "" : absent;
+        must_refuse(cls_context_create(d->context, d->id, &o, &none), "options->cache_dir is ");
+        ck_assert_ptr_null(none);
+    }
     ck_assert_int_eq(remove(absent), 0);
-    o.cache_dir = "";
-    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "no name");
+    ck_assert_int_eq(count(), 0);
     if (geteuid() != 0) {
         o.cache_dir = folder;
         ck_assert_int_eq(chmod(folder, 0500), 0);
