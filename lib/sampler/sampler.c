@@ -117,6 +117,11 @@ cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, cls_variant_se
         const cl_kernel kernel = clCreateKernel(p->program, name, &code);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
+        entry->known = calloc(1, sizeof *entry->known);
+        if (entry->known == NULL) {
+            clReleaseKernel(kernel);
+            return cls_no_memory("the arguments of kernel %s", name);
+        }
         entry->handle = kernel;
         entry->group = p->config.group;
         entry->variant = CLS_VARIANT_BIT(v);
@@ -303,9 +308,12 @@ void cls_sampler_destroy(cls_sampler *s)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (*others[i] != NULL)
             clReleaseMemObject(*others[i]);
-    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
-        if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle != NULL)
-            clReleaseKernel(s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle);
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++) {
+        const struct cls_compiled_kernel *const k = &s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS];
+        if (k->handle != NULL)
+            clReleaseKernel(k->handle);
+        free(k->known);
+    }
     cls_context_destroy(s->context);
     cls_requests_free(s);
     cls_host_destroy(s->host);

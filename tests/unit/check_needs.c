@@ -205,8 +205,8 @@ START_TEST(small_lists)
 }
 END_TEST
 
-/* Which chains of a sampler with the search the list serves, where groups have one item: those whose
- * top-k it holds, unless a long top-k is all that decides. */
+/* Which chains of a sampler with the search the list serves, where groups have one item: those
+ * whose top-k it holds, unless a long top-k is all that decides. */
 START_TEST(long_top_k)
 {
     static const struct {
