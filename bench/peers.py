@@ -232,15 +232,15 @@ def of_llama(llama, torch, i):
             return [self.token(row) if not i.counts else self.count(row) for row in rows]
 
         def count(self, row):
-            self.token(row)
-            return self.kept
+            self.token(row)  # which leaves tokens of probability 0 behind top-n-sigma
+            return int((self.data["p"][: self.size] > 0).sum())
 
         def token(self, row):
             self.data["id"], self.data["logit"] = ids, row
             pointer = self.data.ctypes.data_as(ctypes.POINTER(llama.llama_token_data))
             array = llama.llama_token_data_array(pointer, vocab, -1, False)
             llama.llama_sampler_apply(self.chain, ctypes.byref(array))
-            self.kept = array.size
+            self.size = array.size
             return int(self.data["id"][array.selected])
 
     def sampler(stages, rows, history=()):
@@ -249,7 +249,10 @@ def of_llama(llama, torch, i):
 
         def call():
             drawn = pool.map(lambda pair: pair[0].draw(pair[1]), zip(chains, parts))
-            return torch.tensor([token for tokens in drawn for token in tokens])
+            tokens = [0] * len(rows)
+            for n, part in enumerate(drawn):
+                tokens[n::threads] = part
+            return torch.tensor(tokens)
 
         return call
 
@@ -452,12 +455,13 @@ def kept_by_definition(chain, row, history):
 
 
 def write_npy(path, kind, rows):
-    head = f"{{'descr': '<{kind}4', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])})}}"
+    shape = f"({len(rows)}, {len(rows[0])})"
+    head = f"{{'descr': '<{kind}4', 'fortran_order': False, 'shape': {shape}}}"
     head += " " * (-(len(head) + 11) % 64) + "\n"
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
         for row in rows:
-            file.write(struct.pack(f"<{len(row)}{'f' if kind == 'f' else 'i'}", *row))
+            file.write(struct.pack(f"<{len(row)}{kind}", *row))
 
 
 def parameters_of_bench(command):
