@@ -358,6 +358,9 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
              (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size + s->needs.arrays +
              (s->needs.shortlist + 1) * sizeof *s->needs.listed;
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
+        if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].known != NULL)
+            m.host += sizeof(cls_known);
     for (int i = 0; i < CLS_STAGING_COUNT; i++)
         m.host += s->staging[i].changes.size + s->staging[i].words.size +
                   s->staging[i].payload.size + s->staging[i].rows.size;
