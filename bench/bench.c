@@ -9,12 +9,15 @@
 
 /* clang-format off */
 #define TOPK "temperature=0.8 top_k=50 top_p=0.9"
-#define PENALTIES " repetition_penalty=1.1 frequency_penalty=0.1 presence_penalty=0.1"
+/* As llama.cpp has them: of all of the history. */
+#define PENALTIES " penalty_scope=all repetition_penalty=1.1 frequency_penalty=0.1" \
+    " presence_penalty=0.1"
 #define LLAMA "chain=llama temperature=0.8 top_k=40 top_p=0.95 min_p=0.05 penalty_scope=all" \
     " penalty_window=64 repetition_penalty=1.1"
 #define TYPICAL " chain=llama penalty_scope=all penalty_window=64 repetition_penalty=1.1" \
     " typical_p=0.9"
 #define TOPP "top_p=0.9"
+#define SIGMA "chain=llama temperature=0.8 top_n_sigma=1 top_k=100" /* sigma of the whole row */
 #define START(what) .kind = BENCH_START, .extra = true, .features = what
 #define OF_TOPK(times) .goal = times, .goal_topk = 1
 /* By Zipf's law a breaker is about one token in 14. */
@@ -58,7 +61,7 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"minp_flat", "min_p=0.05", .rows = BENCH_FLAT, .extra = true},
     {"topk_2000", "top_k=2000", .extra = true},
     {"topp_sorted", TOPP, .rows = BENCH_SORTED, .extra = true},
-    {"sigma", "temperature=0.8 top_n_sigma=1 top_k=100", .rows = BENCH_FLAT, .extra = true},
+    {"sigma", SIGMA, .rows = BENCH_FLAT, .extra = true},
     {"typical_alone", TYPICAL, .history = 64, .extra = true},
     {"start", "temperature=0.8 top_k=50 top_p=0.95", START(CLS_FEATURE_SHORTLIST)},
     {"start_plain", "temperature=0.8", START(CLS_FEATURE_PLAIN)},

@@ -141,6 +141,7 @@ void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t features);
 /* A kernel that is ready to be launched. */
 struct cls_compiled_kernel {
     cl_kernel handle;        /* NULL if it was not compiled for this sampler */
+    struct cls_known *known; /* what its arguments were set to (lib/queue/queue.h) */
     uint32_t group;          /* work-items in a group */
     cls_variant_set variant; /* the variant's bit */
 };

@@ -403,8 +403,11 @@ cl_int clReleaseKernel(cl_kernel k)
 }
 
 /* Two threads must not call this for one kernel at once, as in OpenCL; hence no lock. */
+atomic_uint stub_arguments_set;
+
 cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
 {
+    atomic_fetch_add_explicit(&stub_arguments_set, 1, memory_order_relaxed);
     if (i >= STUB_ARGUMENTS)
         return CL_INVALID_ARG_INDEX;
     if (value == NULL) /* local memory */

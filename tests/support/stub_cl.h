@@ -74,8 +74,8 @@ struct _cl_kernel {
     uint64_t pointers;  /* arguments that were set as pointers, a bit each */
     size_t first, rows; /* of the latest launch: its offset and size in the second dimension */
 };
-/* How often properties of buffers were asked for. */
-extern atomic_uint stub_memory_queries;
+/* How often properties of buffers were asked for, and arguments of kernels set. */
+extern atomic_uint stub_memory_queries, stub_arguments_set;
 /* If it is set, it is called for each launch, by one thread only. */
 extern void (*stub_spy)(cl_kernel kernel);
 const stub_kernel *stub_kernel_find(const char *name);
