@@ -218,7 +218,7 @@ void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t ro
 
 void *run_lone_mask(uint64_t first, bool bytes, uint32_t rows, uint32_t width, uint32_t vocab)
 {
-    unsigned char *const to = room(rows, width, bytes ? 1 : sizeof(uint32_t));
+    unsigned char *const to = run_room(rows, width, bytes ? 1 : sizeof(uint32_t));
     const uint32_t n = width * (bytes ? 1 : 32);
     for (uint32_t r = 0; r < rows; r++) {
         const size_t one = (size_t)((first + r) % (n < vocab ? n : vocab));
