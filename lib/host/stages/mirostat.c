@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of Mirostat 1 and 2. */
-#include "reference/reference.h"
+/* On the host: Mirostat 1 and 2. */
+#include "host/host.h"
 
 uint32_t cls_stage_mirostat_1(cls_sampled *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of the adjustments of logits that precede the chain: masks, biases, bans and
+/* The adjustments of logits that precede the chain: masks, biases, bans and
  * penalties. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Verifies a request's drafts on the host. A copy of the request, which is on trial, accepts one
  * draft after the other, so that each row is sampled as if the drafts before it were its text. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #define NONE (-1)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of llama.cpp's infill stage. */
-#include "reference/reference.h"
+/* On the host: llama.cpp's infill stage. */
+#include "host/host.h"
 
 static int is_end(const cls_sampled *w, uint32_t id)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The watermark: how the reference draws the token of a marked row, and the detector. */
-#include "reference/reference.h"
+/* The watermark: how the host draws the token of a marked row, and the detector. */
+#include "host/host.h"
 #include "core/watermark.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of the set of kept tokens: its order, its masses and sums, and how far a cut
+/* The set of kept tokens: its order, its masses and sums, and how far a cut
  * reaches. Stages use this file and no other. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* --------------------------------------------------------------------- order */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: requests on the host in plain C, and what the calls that enqueue do with them. It
- * is what a sampler without a device runs, and the definition of what kernels compute. It shares
+/* The host's engine: requests in plain C, and what the calls that enqueue do with them. It is what a
+ * sampler without a device runs, and the reference with which kernels are compared. It shares
  * only the arithmetic and the types of cl/core with them. Every stage follows its definition, on a
  * fully sorted row. */
-#ifndef CLS_REFERENCE_H
-#define CLS_REFERENCE_H
+#ifndef CLS_HOST_H
+#define CLS_HOST_H
 
 #include "request/request.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of top-p, whose p may decay from token to token. */
-#include "reference/reference.h"
+/* On the host: top-p, whose p may decay from token to token. */
+#include "host/host.h"
 
 uint32_t cls_stage_top_p(cls_sampled *w)
 {

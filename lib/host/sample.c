@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Samples a row on the host in plain C, from its logits to its token. The tests compare every
  * kernel with it. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* ---------------------------------------------------------------- adaptive state */
 

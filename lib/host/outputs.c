@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a row reports beside its token: of the raw row or of the distribution that the token was
  * drawn from, by their definitions. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of the chain: runs its stages, one after the other, on the sorted row. */
-#include "reference/reference.h"
+/* The chain on the host: runs its stages, one after the other, on the sorted row. */
+#include "host/host.h"
 
 static const struct {
     cls_stage_run *run;

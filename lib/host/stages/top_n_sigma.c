@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of top-n-sigma. */
-#include "reference/reference.h"
+/* On the host: top-n-sigma. */
+#include "host/host.h"
 
 uint32_t cls_stage_top_n_sigma(cls_sampled *w)
 {

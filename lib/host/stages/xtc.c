@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of XTC, which drops the likeliest tokens. */
-#include "reference/reference.h"
+/* On the host: XTC, which drops the likeliest tokens. */
+#include "host/host.h"
 
 uint32_t cls_stage_xtc(cls_sampled *w)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of typical sampling, which keeps the tokens nearest to the entropy. */
-#include "reference/reference.h"
+/* On the host: typical sampling, which keeps the tokens nearest to the entropy. */
+#include "host/host.h"
 
 #include <stdlib.h>
 

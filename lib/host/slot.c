@@ -3,7 +3,7 @@
  * change that. An entry of the ring either counts (output tokens do, and with CLS_SLOT_SCOPE_ALL
  * prompt tokens, too) and is in the counts, or it is in context, for the repetition penalty
  * alone. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a sampler without a device. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #include <stdlib.h>
 
