@@ -498,6 +498,7 @@ static const struct known_side {
     {"host-moved", RUN_MOVED, 0},
     {"host-alone", RUN_ALONE, 0},
     {"host-permuted", RUN_PERMUTED, 0},
+    {"host-threads", RUN_PLAIN, 0},
 };
 enum { KNOWN_SIDES = sizeof known_sides / sizeof *known_sides };
 
@@ -520,6 +521,8 @@ static void open_sides(command *c)
                                              .most_shards = k->shards,
                                              .on_host = strncmp(k->name, "host", 4) == 0,
                                              .options = c->options};
+        if (is_chosen(c, k->name) && strcmp(k->name, "host-threads") == 0)
+            c->side[c->count - 1].options.host_threads = 3;
     }
     const run_side *opened = NULL; /* a device's side: its programs are compiled once */
     cls_device_info info;
@@ -646,7 +649,7 @@ int cls_cmd_run(int argc, char **argv)
         {"sides", CLI_STRING, &c->sides, "LIST",
          "the sides to compare with the host: device, each, moved, out-of-order, ahead, svm, "
          "alone, permuted, shards-2, shards-3, shards-5, host-each, host-moved, host-alone, "
-         "host-permuted, or all"},
+         "host-permuted, host-threads, or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},
         {"first-seed", CLI_UINT, &c->first_seed, "N",

@@ -4,7 +4,8 @@
 # those before it in the lists below. Includes are read from the sources, and calls from the
 # objects of the build, since a public function needs no private header.
 #
-# The host's sampling has three layers: its set of tokens (set.c), its stages, and what runs them.
+# The host's sampling has three layers: its set of tokens (select.c, set.c), its stages, and what
+# runs them.
 # Within a folder of lib/, too, no files call each other in a circle.
 #
 #     sh tests/package/layers.sh [BUILD]     (the source's root is the current folder or $srcdir)
@@ -39,7 +40,7 @@ symbols() {
         path = substr($0, length(top) + 1)
         folder = path ~ /^([.]libs|[^\/]*:)/ ? "top" : path
         sub(/^host\/stages\//, "stages/", folder)
-        if (folder ~ /^host\/([.]libs\/)?[^\/]*-set[.]o/)
+        if (folder ~ /^host\/([.]libs\/)?[^\/]*-(set|select)[.]o/)
             folder = "set"
         sub(/\/.*/, "", folder)
         if ($(NF - 1) == "U")

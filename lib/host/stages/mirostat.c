@@ -6,6 +6,7 @@ uint32_t cls_stage_mirostat_1(cls_sampled *w)
 {
     const uint32_t ranks = w->n < CLS_MIROSTAT_RANKS ? w->n : CLS_MIROSTAT_RANKS;
     uint64_t terms = 0, squares = 0;
+    cls_select(w, ranks);
     for (uint32_t i = 0; i + 1 < ranks; i++) {
         const uint32_t drop = cls_token_depth(w, w->set[i + 1]) - cls_token_depth(w, w->set[i]);
         terms += (uint64_t)mirostat_step(i) * drop;
