@@ -58,7 +58,7 @@ static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* Allocates the rows of all threads, which see as much of the text. Returns 0 if memory runs out.
  */
-static int open_rows(cls_host *h, uint32_t text, uint32_t threads, uint32_t shortlist)
+static int open_all_rows(cls_host *h, uint32_t text, uint32_t threads, uint32_t shortlist)
 {
     int opened = cls_sampled_open(&h->row, h->vocab, text);
     h->row.shortlist = shortlist;
@@ -88,7 +88,7 @@ cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint3
     h->verification.p = calloc(vocab, sizeof *h->verification.p);
     h->verification.q = calloc(vocab, sizeof *h->verification.q);
     h->verification.w = &h->row;
-    if (!open_rows(h, text, least(wanted, max_rows), shortlist) || !allocate_slots(h, layout) ||
+    if (!open_all_rows(h, text, least(wanted, max_rows), shortlist) || !allocate_slots(h, layout) ||
         h->inputs == NULL || h->record == NULL || h->text == NULL || h->verification.p == NULL ||
         h->verification.q == NULL) {
         cls_host_destroy(h);
