@@ -150,7 +150,6 @@ typedef struct cls_context_options {
      * cls_sample() and cls_logprobs() has one thread. For each thread a sampler has 41 bytes of
      * memory for each token of the vocabulary. */
     uint32_t host_threads;
-    uint32_t reserved; /* 0 */
 } cls_context_options;
 
 CLS_INIT_FUNCTION(cls_context_options)
@@ -192,8 +191,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
  *
  * options: NULL for defaults. `dtypes` and `shortlist` (0: 1,024) mean what they mean for a
  * device, and `host_threads` is for the host alone; the other fields are checked, and have no
- * effect. The context and its samplers may be
- * used after fork(). Any thread may call this.
+ * effect. The context and its samplers may be used after fork(). Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_create_host(const cls_context_options *options,
                                                            cls_context **out);
