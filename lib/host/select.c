@@ -41,7 +41,7 @@ void cls_measure_row(cls_sampled *w)
     w->top = CLS_MASKED;
     for (uint32_t t = 0; t < w->tiles; t++)
         w->top = LARGER(w->tile_max[t], w->top);
-    w->weighed = w->massed = 0;
+    w->weighed = 0;
 }
 
 /* ------------------------------------------------------------------ the masses */
