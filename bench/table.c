@@ -154,11 +154,16 @@ static int print_about(const bench_setup *setup, const cli_target *target, const
                                                                       : setup->batch;
     cls_device_info info;
     cls_device_info_init(&info);
-    printf("%s, device %u\n[%u, %u] %s", target->device.name, (unsigned)target->index,
-           (unsigned)rows, (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype));
-    if (!starts && cli_try(cls_context_info(target->context, &info), "bench"))
+    printf("%s", target->device.name);
+    if (target->cl != NULL || starts)
+        printf(", device %u", (unsigned)target->index);
+    printf("\n[%u, %u] %s", (unsigned)rows, (unsigned)setup->vocab,
+           cli_dtype_name((int32_t)setup->dtype));
+    if (target->cl == NULL && !starts)
+        printf("; ");
+    else if (!starts && cli_try(cls_context_info(target->context, &info), "bench"))
         return 1;
-    if (!starts)
+    else if (!starts)
         printf("; work-group %u, vector %u; ", (unsigned)info.work_group, (unsigned)info.vector);
     cli_put(starts ? "\n" : setup->shards != 0 ? "{shards} shards\n" : "floor: {floor}\n", first);
     printf("%s\n%s", t->about, t->head);

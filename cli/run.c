@@ -468,7 +468,8 @@ typedef struct command {
     SIDE("host-each", RUN_EACH, 0) \
     SIDE("host-moved", RUN_MOVED, 0) \
     SIDE("host-alone", RUN_ALONE, 0) \
-    SIDE("host-permuted", RUN_PERMUTED, 0)
+    SIDE("host-permuted", RUN_PERMUTED, 0) \
+    SIDE("host-threads", RUN_PLAIN, 0)
 #define SIDE_ROW(name, way, shards) {name, way, shards},
 #define SIDE_WORD(name, way, shards) name "|"
 #define SIDE_IN_TEXT(name, way, shards) name ", "
@@ -508,13 +509,17 @@ static void open_sides(command *c)
     c->side[0] = (run_side){.name = "host", .on_host = true, .options = c->options};
     for (int i = 0; i < KNOWN_SIDES; i++) {
         const struct known_side *const k = &known_sides[i];
-        if (c->sides >> i & 1)
-            c->side[c->count++] = (run_side){.name = k->name,
-                                             .way = k->way,
-                                             .most_shards = k->shards,
-                                             .on_host = is_of_host(k),
-                                             .compiles_all = c->compiles_all,
-                                             .options = c->options};
+        if ((c->sides >> i & 1) == 0)
+            continue;
+        run_side *const side = &c->side[c->count++];
+        *side = (run_side){.name = k->name,
+                           .way = k->way,
+                           .most_shards = k->shards,
+                           .on_host = is_of_host(k),
+                           .compiles_all = c->compiles_all,
+                           .options = c->options};
+        if (strcmp(k->name, "host-threads") == 0)
+            side->options.host_threads = 3;
     }
     const run_side *opened = NULL; /* a device's side: its programs are compiled once */
     cls_device_info info;

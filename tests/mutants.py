@@ -49,17 +49,17 @@ def texts(names):
     return [f"tests/scripts/{name}.run" for name in names.split()]
 
 
-UNIT = "reference modes_host samplers arithmetic goldens"
+UNIT = "select reference modes_host samplers arithmetic goldens"
 HOST = [f"tests/unit/check_{name}" for name in UNIT.split()]
 HOST += ["tests/arithmetic/check_vectors", "tests/device/check_selftest --write"]
 HOST += texts("history adjust chains")
 DEVICE = [f"tests/device/check_{name}" for name in ("selftest",)]
 DEVICE += texts("chains outputs modes")
 # What compiles the functions of a changed header; all else is left as it is.
-USERS = ["lib/re*/*.c", "lib/reference/stages/*.c", "tests/unit/check_[as][ra][im]*.c"]
-USERS += ["tests/arithmetic/*.c", "tests/support/requests.c"]
+USERS = ["lib/request/*.c", "lib/host/*.c", "lib/host/stages/*.c"]
+USERS += ["tests/unit/check_[as][ra][im]*.c", "tests/arithmetic/*.c", "tests/support/requests.c"]
 GROUPS = {  # files and checks
-    "reference": (["lib/reference/[acds]*.c", "lib/reference/stages/*.c"], HOST),
+    "host": (["lib/host/[acds]*.c", "lib/host/stages/*.c"], HOST),
     "shared": (["cl/core/samplers.h", "cl/core/arithmetic.h"], HOST),
     "history": (["cl/row/re*.cl", "cl/row/effects.cl"], texts("history")),
     "request": (["lib/request/*.c"], texts("adjust budgets grammar saved") + HOST[:2]),

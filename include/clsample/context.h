@@ -148,6 +148,15 @@ typedef struct cls_context_options {
      * which OpenCL's full profile promises, kernels get a call's numbers by value, else in a buffer
      * that the call writes. 0: the device's limit. */
     uint64_t max_parameter_size;
+
+    /* Of a context of the host: how many threads sample the rows of a step, up to 256, the caller's
+     * among them. 1 (default): the caller's alone. 0: one for each processor. The others begin and
+     * end within the call, and no more begin than the step has rows. If one cannot be made, the
+     * rest do its share, and after fork() there is one. Tokens and outputs do not depend on it. A
+     * step that writes kept_set.offsets, or in which rows share a slot, and every call but
+     * cls_sample() and cls_logprobs() has one thread. For each thread a sampler has 41 bytes of
+     * memory for each token of the vocabulary. */
+    uint32_t host_threads;
 } cls_context_options;
 
 CLS_INIT_FUNCTION(cls_context_options)
@@ -176,9 +185,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
                                                       cls_context **out);
 
 /* Opens the host: a context without a device. Its samplers do what those of a device do, in plain
- * C, one row after the other, with the same results. No OpenCL is needed or called, and nothing is
- * compiled: cls_context_compile() and cls_sampler_compile() only check their bits, and no call that
- * enqueues is refused for a cls_feature.
+ * C, with the same results: rows one after the other, or side by side (host_threads). No OpenCL is
+ * needed or called, and nothing is compiled: cls_context_compile() and cls_sampler_compile() only
+ * check their bits, and no call that enqueues is refused for a cls_feature.
  *
  * Calls that enqueue take no queue and no events: `queue` is NULL, n_wait is 0, the work is done
  * when the call returns, and *done becomes NULL. Buffers are of the kind CLS_BUFFER_HOST. Slot
@@ -188,9 +197,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
  * need a device.
  *
  * options: NULL for defaults. `dtypes` and `shortlist` (0: 1,024) mean what they mean for a
- * device; the other fields are checked, and have no effect. The context and its samplers may be
- * used after fork(), but for a sampler that another thread was using (clsample.h, "fork()"). Any
- * thread may call this.
+ * device, and `host_threads` is for the host alone; the other fields are checked, and have no
+ * effect. The context and its samplers may be used after fork(), but for a sampler that another
+ * thread was using (clsample.h, "fork()"). Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_create_host(const cls_context_options *options,
                                                            cls_context **out);

@@ -138,4 +138,19 @@ void cls_lock_release(cls_lock *lock);
 /* Returns seconds since an unspecified moment, to measure intervals. */
 double cls_now(void);
 
+/* ------------------------------------------------------------ threads.c */
+
+#define CLS_MAX_THREADS 256
+
+/* Calls run() for each item, in up to so many threads, 1 to CLS_MAX_THREADS, of which the first is
+ * the caller's. The others end with the call. If one cannot be made, the rest do its share. */
+void cls_threads_run(uint32_t threads, uint32_t items,
+                     void (*run)(void *of, uint32_t thread, uint32_t item), void *of);
+
+/* Returns the number of processors. */
+uint32_t cls_processors(void);
+
+/* Returns a number that changes with fork(). */
+int64_t cls_process(void);
+
 #endif

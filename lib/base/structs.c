@@ -20,7 +20,7 @@
 
 /* The public structs with a struct_size, and their fields whose defaults are not 0. */
 #define STRUCTS(X) \
-    X(cls_context_options, ) \
+    X(cls_context_options, .host_threads = 1) \
     X(cls_device_info, ) \
     X(cls_program_info, ) \
     X(cls_selftest_report, ) \

@@ -150,6 +150,9 @@ static cls_status check_context_options(const cls_context_options *o)
     if (o->groups_per_unit > 1024)
         return cls_refuse("options->groups_per_unit is %u; it must be at most 1024",
                           (unsigned)o->groups_per_unit);
+    if (o->host_threads > CLS_MAX_THREADS)
+        return cls_refuse("options->host_threads is %u; it must be at most %d",
+                          (unsigned)o->host_threads, CLS_MAX_THREADS);
     const cls_status status = cls_switch_check("options->cache_always", o->cache_always);
     return status == CLS_OK ? cls_switch_check("options->build_log_stays", o->build_log_stays)
                             : status;

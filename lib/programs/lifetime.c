@@ -43,7 +43,7 @@ cls_status cls_context_create_host(const cls_context_options *callers, cls_conte
     if (status == CLS_OK)
         status = cls_context_new(&shape, out);
     if (status == CLS_OK)
-        (*out)->options.dtypes = o.dtypes;
+        (*out)->options = (cls_context_options){.dtypes = o.dtypes, .host_threads = o.host_threads};
     return status;
 }
 

@@ -82,7 +82,7 @@ static cls_status allocate_host(cls_sampler *s)
     s->expanded_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->expanded_maps);
     if (!has_device)
         s->host = cls_host_create(s->vocab, s->layout, s->slots, s->max_rows,
-                                  s->context->shape.shortlist);
+                                  s->context->shape.shortlist, s->context->options.host_threads);
     missing |= s->request == NULL || s->slot_is_used == NULL || s->device_maps == NULL ||
                s->expanded_maps == NULL || (!has_device && s->host == NULL);
     for (int i = 0; i < CLS_STAGING_COUNT && has_device; i++) {

@@ -6,7 +6,7 @@
 #define CLS_SAMPLER_H
 
 #include "queue/queue.h"
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* ------------------------------------------------ enter.c and sampler.c */
 

@@ -6,7 +6,7 @@
 #ifndef CLS_SELFTEST_H
 #define CLS_SELFTEST_H
 
-#include "reference/reference.h"
+#include "host/host.h"
 #include "selftest/compile.h"
 #include "shard/shard.h"
 #include "step/step.h"

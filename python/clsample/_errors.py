@@ -8,7 +8,9 @@ from typing import Any, Dict, Sequence, Type
 from ._types import Status
 
 
-HOST = "clsample.Context('host') needs no device"
+HOST = (
+    "clsample.Context('host') needs no device: there a row of 128,256 logits takes 0.05 to 2.5 ms"
+)
 
 
 class Error(Exception):

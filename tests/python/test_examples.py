@@ -33,7 +33,7 @@ def test_readme(device, page):
     lines = re.search(r"(\n    import clsample.*?)\n\n(?=\S)", text, re.S)[1].splitlines()
     code = "\n".join(line[4:] for line in lines)
     assert len([line for line in lines if line.strip()]) == 5
-    outs = [run("-c", code), run("-c", code.replace("progress=print", "'host'"))]
+    outs = [run("-c", code.replace('"host"', "progress=print")), run("-c", code)]
     # On the device the programs that are compiled come first.
     assert re.fullmatch(r"([a-z-]+ \d+ \d+\n)*\[ *\d+ +\d+\]\n", outs[0])
     assert outs[0].splitlines()[-1] == outs[1].strip()

@@ -280,7 +280,8 @@ except clsample.OpenCLNotFound:
     lines = out.splitlines()
     assert lines[0] == "8 TEMPERATURE" and lines[1] == lines[2] == lines[3]
     assert lines[1].startswith("a device needs pyopencl, which pip install 'clsample[opencl]' ")
-    assert lines[1].endswith("clsample.Context('host') needs no device")
+    assert "clsample.Context('host') needs no device: there a row of 128,256 logits" in lines[1]
+    assert lines[1].endswith(" takes 0.05 to 2.5 ms")
     warned = f"clsample.sample() draws on the host, as with device='host': {lines[1]}"
     assert lines[4] == f"8 8 8 {warned}"
     assert lines[5] == "no other device" and len(lines) == 6

@@ -18,6 +18,7 @@ static void judges(void) { run_judge = judge; }
 static void search(void) { run_prepare = force_search; }
 static void fewest(void) { cls_test_fewest_programs = 1; }
 static void small_lists(void) { cls_test_small_lists = 1; }
+static void whole_sort(void) { cls_test_whole_sort = 1; }
 static void short_proofs(void) { cls_test_proof_vocab = 1040; }
 static void subgroups(void) { test_subgroups(EMULATED_SUBGROUPS); }
 /* A list ends behind its first window of max tiles, which only long rows show. */
@@ -35,6 +36,7 @@ static const struct hook {
              {"fewest", fewest},
              {"small-lists", small_lists},
              {"short-proofs", short_proofs},
+             {"whole-sort", whole_sort},
              {"subgroups", subgroups},
              {"items", test_items},
              {"one-window", one_window}};

@@ -60,6 +60,7 @@ on() {
         way "device $1, all sides" "$CLSAMPLE" run --device "$1" --sides all --seeds 3 $cache
         way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" --seeds 3 \
             --sides device,alone,shards-2 --work-group 1 --row-group 1 --vector 4 --shortlist 16
+        way "device $1, and the host with whole sorts" "$hooked" whole-sort --device "$1"
         way "device $1, by search" "$hooked" search --device "$1" --seeds 3
         way "device $1, with small lists" "$hooked" small-lists --device "$1" --seeds 3
         ;;
@@ -72,7 +73,7 @@ case ${CLS_TEST_SIZE-} in
 esac
 cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
 # shellcheck disable=SC2086 # a list of options
-[ -n "$launcher" ] || way host "$CLSAMPLE" run --sides host-alone,host-permuted $seeds
+[ -n "$launcher" ] || way host "$CLSAMPLE" run --sides host-alone,host-permuted,host-threads $seeds
 devices=$($launcher "$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
 for device in $devices; do on "$device"; done
 printf '%d passed, %d failed\n' $passed $failed

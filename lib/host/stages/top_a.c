@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of top-a. */
-#include "reference/reference.h"
+/* On the host: top-a. */
+#include "host/host.h"
 
 uint32_t cls_stage_top_a(cls_sampled *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a request's text says of its next token: the id that it must be, if it must be one, whether
  * the grammar allows it, and whether it ends the request. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 uint32_t cls_text_entry(const cls_host_slot *h, uint32_t back)
 {

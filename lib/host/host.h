@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: requests on the host in plain C, and what the calls that enqueue do with them. It
- * is what a sampler without a device runs, and the definition of what kernels compute. It shares
+/* The host's engine: requests in plain C, and what the calls that enqueue do with them. It is what
+ * a sampler without a device runs, and the reference with which kernels are compared. It shares
  * only the arithmetic and the types of cl/core with them. Every stage follows its definition, on a
- * fully sorted row. */
-#ifndef CLS_REFERENCE_H
-#define CLS_REFERENCE_H
+ * set in order, of which select.c lists as much as the stage reads. */
+#ifndef CLS_HOST_H
+#define CLS_HOST_H
 
 #include "request/request.h"
-
-/* A token in the order in which typical sampling keeps tokens. Smaller distances come first. At one
- * distance, tokens above the mean (tail 0) come first, lower keys before higher ones; then tokens
- * below it, higher keys before lower ones. Of one key, lower ids come first. */
-typedef struct cls_preference {
-    uint32_t distance, tail;
-    int32_t key;
-    uint32_t id;
-} cls_preference;
 
 /* -------------------------------------------------------- state.c and slot.c */
 
@@ -24,6 +15,8 @@ typedef struct cls_preference {
 typedef struct cls_host_slot {
     cls_slot slot;
     const cls_params *params; /* of the request */
+    cls_params answer_params; /* those outside the thinking, if it has post_thinking, */
+    cls_slot answer;          /* and their slot */
     const int32_t *forced;    /* [slot.n_forced] the ids of cls_slot_force() */
     uint32_t *state;          /* [state_words()] */
     uint32_t vocab, layout;
@@ -144,21 +137,30 @@ typedef struct cls_sampled {
     uint32_t *text;
     uint32_t length, outputs;
 
-    float *z;           /* [vocab] adjusted logits; -inf if the token cannot be drawn */
-    float *tile_max;    /* [tiles] the largest logit of each tile */
+    float *z;           /* [tokens of all tiles] adjusted logits; -inf if one cannot be drawn */
+    float *max;         /* [max tiles] the largest logit of each */
+    float *tile_max;    /* [tiles] and of each mass tile */
     uint32_t available; /* the number of tokens with a logit above -inf */
 
-    /* The tokens that the chain has kept: ids in order, their largest logit, the scale. */
-    uint32_t *set; /* [vocab] */
-    uint32_t n;
+    /* The tokens that the chain has kept: how many, their largest logit, the scale. `set` lists the
+     * first of them in order. Unless it lists all, they are the first n of the whole row. */
+    uint32_t *set; /* [tokens of all tiles] */
+    uint32_t n, listed;
     float top, scale;
     int truncated; /* 1 after any stage that is on, except for a static temperature */
 
-    cls_unit *unit;        /* [tiles] as the last cls_weigh() set them */
-    double *bias;          /* [vocab] sums of biases; NaN if a token has none */
-    uint8_t *mark;         /* [vocab] marks sets of tokens */
-    cls_preference *order; /* [vocab] for typical sampling */
-    uint32_t *scratch;     /* [vocab] exponents of DRY, words of a bitmap, ids in another order */
+    cls_unit *unit; /* [tiles] as the last cls_weigh() set them, for a largest logit and scale */
+    uint64_t *tile_mass; /* [tiles] as the last cls_row_mass() set them, with their sum */
+    uint32_t *weight;    /* [tokens of all tiles] likewise */
+    uint64_t row_mass;
+    float unit_top, unit_scale;
+    int weighed, massed; /* 1 if the units, and the masses, are those of the row */
+
+    double *bias;      /* [vocab] sums of biases */
+    uint8_t *stale;    /* [tiles] 1 if a logit has changed since the tile was measured */
+    uint8_t *mark;     /* [tokens of all tiles] marks sets of tokens */
+    uint64_t *item[2]; /* [tokens of all tiles] tokens to sort */
+    uint32_t *scratch; /* [tokens of all tiles] exponents of DRY, words of a bitmap, ids to sort */
 
     /* Whether a token was drawn, also where another one was emitted; and what it was and the
      * adaptive state after it. */
@@ -209,13 +211,11 @@ int cls_sampled_allows(const cls_sampled *w, uint32_t id);
  * temperature of 1. Returns the cls_row_status bits of NaN and +inf. */
 uint32_t cls_sampled_read(cls_sampled *w, int raw);
 
-/* ---------------------------------------------------------- set.c */
+/* ------------------------------------------------------- select.c */
 
-/* Sets the set to the whole row, sorted. */
-void cls_sort_row(cls_sampled *w);
-
-/* Returns 1 if a token is in the set. */
-int cls_set_has(const cls_sampled *w, uint32_t id);
+/* Find the largest logits of a tile of z, and then that of the row. */
+void cls_measure_tile(cls_sampled *w, uint32_t tile);
+void cls_measure_row(cls_sampled *w);
 
 /* Sets the units of all tiles for the set's largest logit and scale. */
 void cls_weigh(cls_sampled *w);
@@ -224,23 +224,51 @@ void cls_weigh(cls_sampled *w);
 uint32_t cls_token_weight(const cls_sampled *w, uint32_t id);
 uint64_t cls_token_mass(const cls_sampled *w, uint32_t id);
 
-/* Return the mass of a tile and of the row, both before truncation. */
-uint64_t cls_tile_mass(const cls_sampled *w, uint32_t tile);
-uint64_t cls_row_mass(const cls_sampled *w);
+/* Sets the masses of the tiles, before truncation, and returns that of the row. */
+uint64_t cls_row_mass(cls_sampled *w);
+
+/* Lists at least the first k tokens of the set, which has them. */
+void cls_select(cls_sampled *w, uint32_t k);
+
+/* Lists more tokens than are listed, of which there are some, where the set has more: likely all
+ * that it takes to reach a mass beyond that of the listed ones. */
+void cls_select_mass(cls_sampled *w, uint64_t mass);
+
+/* Returns how many tokens of the row have at least this key. */
+uint32_t cls_count_above(const cls_sampled *w, int32_t key);
+
+/* Returns the smallest logit of the row's available tokens, of which there is one. */
+float cls_least(const cls_sampled *w);
+
+/* ---------------------------------------------------------- set.c */
+
+/* Makes the set the whole row. */
+void cls_set_begin(cls_sampled *w);
+
+/* Keeps the first n tokens of the set. */
+void cls_set_cut(cls_sampled *w, uint32_t n);
 
 /* Returns how far a token's logit lies below the largest of the set, in units of 2^-20 bits. */
 uint32_t cls_token_depth(const cls_sampled *w, uint32_t id);
 
 /* Returns a sum over the set. */
-uint64_t cls_need(const cls_sampled *w, cls_sum what);
+uint64_t cls_need(cls_sampled *w, cls_sum what);
 
-/* Return how many tokens of the set have at least this key, and how many of these ids, in their
- * order, have a mass that reaches the target. The ids are those of the set; it takes at least one.
- */
+/* Return how many tokens of the set have at least this key, and how many, in order, have a mass
+ * that reaches the target; it takes at least one, and lists what it takes. It lists so many tokens
+ * first, and then four times as many: those of a language model's row are seldom more. */
+#define CLS_LISTED_FIRST 256u
 uint32_t cls_at_key(const cls_sampled *w, int32_t key);
-uint32_t cls_reach(const cls_sampled *w, const uint32_t *ids, uint64_t target);
+uint32_t cls_reach(cls_sampled *w, uint64_t target);
 
-/* Keeps the marked tokens of the set, of which there is at least one, and returns their number. */
+/* Returns the next marked token from an id on, or the number of tokens. */
+static inline uint32_t cls_next_marked(const cls_sampled *w, uint32_t id)
+{
+    const uint8_t *const at = id < w->vocab ? memchr(w->mark + id, 1, w->vocab - id) : NULL;
+    return at != NULL ? (uint32_t)(at - w->mark) : w->vocab;
+}
+
+/* Keeps the marked tokens of the set, which is listed. There is at least one. Returns how many. */
 uint32_t cls_keep_marked(cls_sampled *w);
 
 /* Records that the set begins at its largest key, with ids from `first` to `last`. If one of these
@@ -257,7 +285,7 @@ cls_stage_run cls_stage_temperature, cls_stage_top_k, cls_stage_top_p, cls_stage
     cls_stage_top_n_sigma, cls_stage_typical_p, cls_stage_xtc, cls_stage_p_less, cls_stage_infill,
     cls_stage_top_a, cls_stage_mirostat_1, cls_stage_mirostat_2;
 
-/* Runs the chain over the sorted row. */
+/* Runs the chain over the row. */
 void cls_chain_run(cls_sampled *w);
 
 /* ------------------------------------------------------ outputs.c */
@@ -352,6 +380,9 @@ typedef struct cls_host {
     uint32_t vocab, slots;
     cls_host_slot *slot; /* [slots] */
     cls_sampled row;
+    cls_sampled *side; /* [threads - 1] rows of the other threads */
+    uint32_t threads;  /* at most */
+    int64_t process;   /* that has made it: after fork() it has one thread */
     cls_verification verification;
     cls_row_inputs *inputs; /* [max_rows] */
     cls_row *record;        /* [max_rows] of the last step's rows */
@@ -360,9 +391,10 @@ typedef struct cls_host {
     uint32_t *memory;       /* the states of the slots and of the trial */
 } cls_host;
 
-/* Allocates it, for slots with this layout. Returns NULL if memory runs out. */
+/* Allocates it, for slots with this layout. threads: as cls_context_options.host_threads. Returns
+ * NULL if memory runs out. */
 cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint32_t max_rows,
-                          uint32_t shortlist);
+                          uint32_t shortlist, uint32_t threads);
 void cls_host_destroy(cls_host *host);
 
 /* Returns its bytes, for so many rows. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Samples a row on the host in plain C, from its logits to its token. The tests compare every
  * kernel with it. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* ---------------------------------------------------------------- adaptive state */
 
@@ -34,8 +34,8 @@ static void draw_from_row(cls_sampled *w, uint64_t random)
     trace->drawn = u64_mul_hi(random, trace->mass);
     uint64_t rest = trace->drawn;
     uint32_t t = 0;
-    for (uint64_t mass; (mass = cls_tile_mass(w, t)) <= rest; t++)
-        rest -= mass;
+    for (; w->tile_mass[t] <= rest; t++)
+        rest -= w->tile_mass[t];
     uint32_t i = t * CLS_TILE;
     uint64_t sum = cls_token_weight(w, i);
     while (to_row_units(sum, w->unit[t].shift) <= rest)
@@ -72,9 +72,14 @@ static void set_adaptive_weights(cls_sampled *w)
 /* Marks the tokens of the set, and no others. */
 static void mark_set(cls_sampled *w)
 {
-    memset(w->mark, 0, w->vocab);
-    for (uint32_t i = 0; i < w->n; i++)
-        w->mark[w->set[i]] = 1;
+    if (w->listed == w->n) {
+        memset(w->mark, 0, w->vocab);
+        for (uint32_t i = 0; i < w->n; i++)
+            w->mark[w->set[i]] = 1;
+    } else {
+        for (uint32_t i = 0; i < w->vocab; i++)
+            w->mark[i] = w->z[i] > CLS_MASKED;
+    }
 }
 
 /* Draws from the set in ascending order of ids. */
@@ -85,8 +90,8 @@ static void draw_from_set(cls_sampled *w, uint64_t random)
         set_adaptive_weights(w);
     w->trace.drawn = u64_mul_hi(random, cls_drawn_sum(w));
     uint64_t rest = w->trace.drawn;
-    for (uint32_t i = 0; i < w->vocab; i++) {
-        const uint64_t mass = w->mark[i] ? cls_drawn_weight(w, i) : 0;
+    for (uint32_t i = cls_next_marked(w, 0); i < w->vocab; i = cls_next_marked(w, i + 1)) {
+        const uint64_t mass = cls_drawn_weight(w, i);
         if (rest < mass) {
             w->trace.token = (int32_t)i;
             return;
@@ -109,15 +114,17 @@ static int draw_token(cls_sampled *w)
                                               w->row.position, w->row.draw);
     trace->max_key = key_of(w->top);
     w->scale = slot->scale;
-    cls_sort_row(w);
+    cls_set_begin(w);
     if (slot->flags & CLS_SLOT_GREEDY)
-        w->n = 1;
+        cls_set_cut(w, 1);
     else
         cls_chain_run(w);
     if (w->n == 0)
         return 0;
     cls_weigh(w);
-    const uint32_t last = w->set[w->n - 1];
+    if (!plain)
+        cls_select(w, w->n);
+    const uint32_t last = plain ? 0 : w->set[w->n - 1];
     trace->kept = w->n;
     trace->scale = w->scale;
     trace->top_key = key_of(w->top);
@@ -191,17 +198,14 @@ static void run_request(cls_sampled *w, int forces)
         set_status(w, forced >= 0);
 }
 
-/* Takes the parameters outside the thinking, which were checked. */
+/* Takes the parameters outside the thinking. */
 static void answer_rules(cls_sampled *w)
 {
     const cls_slot own = w->slot;
-    cls_params merged;
-    if (cls_slot_of_answer(&w->params, w->vocab, &merged, &w->slot) != CLS_OK)
-        return;
-    const uint32_t flags = w->slot.flags;
+    w->slot = w->request->answer;
     memcpy(&w->slot, &own, offsetof(cls_slot, flags));
-    w->slot.flags = flags | (own.flags & CLS_SLOT_BIAS_ROW);
-    w->params = merged;
+    w->slot.flags |= own.flags & CLS_SLOT_BIAS_ROW;
+    w->params = w->request->answer_params;
 }
 
 void cls_sampled_run(cls_sampled *w, const cls_host_slot *request, const cls_row_inputs *row,

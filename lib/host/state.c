@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a request on the host: its parts, in the layout of a device's (cl/core/state.h). */
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* ------------------------------------------------------------------ the state */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of the chain: runs its stages, one after the other, on the sorted row. */
-#include "reference/reference.h"
+/* The chain on the host: runs its stages, one after the other, on the set of the row. */
+#include "host/host.h"
 
 static const struct {
     cls_stage_run *run;
@@ -37,7 +37,7 @@ void cls_chain_run(cls_sampled *w)
         const uint32_t n = stages[stage].run(w);
         const uint32_t least = stages[stage].keeps_min ? w->slot.min_keep : 0;
         const uint32_t kept = n > least ? n : least;
-        w->n = kept < w->n ? kept : w->n;
+        cls_set_cut(w, kept < w->n ? kept : w->n);
         w->truncated |= stage != CLS_STAGE_TEMPERATURE || (w->slot.flags & CLS_SLOT_DYNAMIC) != 0;
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a sampler without a device. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #include <stdlib.h>
 
@@ -12,16 +12,21 @@
     X(scratch, n) \
     X(bias, n) \
     X(mark, n) \
-    X(order, n) \
+    X(item[0], n) \
+    X(item[1], n) \
+    X(max, w->tiles *CLS_MAX_TILES_PER_TILE) \
     X(tile_max, w->tiles) \
+    X(tile_mass, w->tiles) \
+    X(weight, n) \
+    X(stale, w->tiles) \
     X(unit, w->tiles)
 
 int cls_sampled_open(cls_sampled *w, uint32_t vocab, uint32_t text)
 {
-    const size_t n = vocab;
+    const size_t n = ((size_t)vocab + CLS_TILE - 1) / CLS_TILE * CLS_TILE;
     memset(w, 0, sizeof *w);
     w->vocab = vocab;
-    w->tiles = (vocab + CLS_TILE - 1) / CLS_TILE;
+    w->tiles = (uint32_t)(n / CLS_TILE);
 #define ALLOCATE(name, count) (w->name = calloc((size_t)(count), sizeof *w->name)) != NULL &&
     return ARRAYS(ALLOCATE) 1;
 }
@@ -51,9 +56,27 @@ static int allocate_slots(cls_host *h, uint32_t layout)
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint32_t max_rows,
-                          uint32_t shortlist)
+/* Allocates the rows of all threads, which see as much of the text. Returns 0 if memory runs out.
+ */
+static int open_all_rows(cls_host *h, uint32_t text, uint32_t threads, uint32_t shortlist)
 {
+    int opened = cls_sampled_open(&h->row, h->vocab, text);
+    h->row.shortlist = shortlist;
+    h->process = cls_process();
+    h->threads = 1;
+    h->side = calloc(threads, sizeof *h->side);
+    for (; opened && h->side != NULL && h->threads < threads; h->threads++) {
+        opened = cls_sampled_open(&h->side[h->threads - 1], h->vocab, text);
+        h->side[h->threads - 1].shortlist = shortlist;
+    }
+    return opened && h->side != NULL;
+}
+
+cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint32_t max_rows,
+                          uint32_t shortlist, uint32_t threads)
+{
+    const uint32_t text = least(CLS_LAYOUT_HISTORY(layout), CLS_MAX_HISTORY),
+                   wanted = threads != 0 ? threads : least(cls_processors(), CLS_MAX_THREADS);
     cls_host *const h = calloc(1, sizeof *h);
     if (h == NULL)
         return NULL;
@@ -65,13 +88,12 @@ cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint3
     h->verification.p = calloc(vocab, sizeof *h->verification.p);
     h->verification.q = calloc(vocab, sizeof *h->verification.q);
     h->verification.w = &h->row;
-    if (!cls_sampled_open(&h->row, vocab, least(CLS_LAYOUT_HISTORY(layout), CLS_MAX_HISTORY)) ||
-        !allocate_slots(h, layout) || h->inputs == NULL || h->record == NULL || h->text == NULL ||
-        h->verification.p == NULL || h->verification.q == NULL) {
+    if (!open_all_rows(h, text, least(wanted, max_rows), shortlist) || !allocate_slots(h, layout) ||
+        h->inputs == NULL || h->record == NULL || h->text == NULL || h->verification.p == NULL ||
+        h->verification.q == NULL) {
         cls_host_destroy(h);
         return NULL;
     }
-    h->row.shortlist = shortlist;
     return h;
 }
 
@@ -82,6 +104,9 @@ void cls_host_destroy(cls_host *h)
     for (uint32_t i = 0; h->slot != NULL && i < h->slots; i++)
         free(h->slot[i].room);
     cls_sampled_close(&h->row);
+    for (uint32_t i = 0; h->side != NULL && i + 1 < h->threads; i++)
+        cls_sampled_close(&h->side[i]);
+    free(h->side);
     free(h->slot);
     free(h->memory);
     free(h->inputs);
@@ -96,15 +121,15 @@ void cls_host_destroy(cls_host *h)
 uint64_t cls_host_size(const cls_host *h, uint32_t max_rows)
 {
     const cls_sampled *const w = &h->row;
-    const uint64_t n = h->vocab,
+    const uint64_t n = (uint64_t)w->tiles * CLS_TILE,
                    text = least(CLS_LAYOUT_HISTORY(h->slot[0].layout), CLS_MAX_HISTORY);
-    uint64_t size =
-        sizeof *h + h->slots * sizeof *h->slot +
-        (h->slots + UINT64_C(1)) * state_words(h->vocab, h->slot[0].layout) * sizeof *h->memory +
-        max_rows * (uint64_t)(sizeof *h->inputs + sizeof *h->record) +
-        CLS_LAYOUT_HISTORY(h->slot[0].layout) * (uint64_t)sizeof *h->text +
-        2 * n * sizeof *h->verification.p;
-#define SIZE(name, count) size += (count) * (uint64_t)sizeof *w->name;
+    uint64_t row = 0, size = sizeof *h + h->slots * sizeof *h->slot +
+                             (h->slots + UINT64_C(1)) * state_words(h->vocab, h->slot[0].layout) *
+                                 sizeof *h->memory +
+                             max_rows * (uint64_t)(sizeof *h->inputs + sizeof *h->record) +
+                             CLS_LAYOUT_HISTORY(h->slot[0].layout) * (uint64_t)sizeof *h->text +
+                             2 * (uint64_t)h->vocab * sizeof *h->verification.p;
+#define SIZE(name, count) row += (count) * (uint64_t)sizeof *w->name;
     ARRAYS(SIZE)
-    return size;
+    return size + h->threads * (row + sizeof *h->side);
 }

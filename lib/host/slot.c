@@ -3,7 +3,7 @@
  * change that. An entry of the ring either counts (output tokens do, and with CLS_SLOT_SCOPE_ALL
  * prompt tokens, too) and is in the counts, or it is in context, for the repetition penalty
  * alone. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #include <stdlib.h>
 
@@ -112,6 +112,13 @@ void cls_host_slot_check(cls_host_slot *h)
     s->length++;
 }
 
+/* Merges the parameters outside the thinking, which were checked. */
+static void merge_answer(cls_host_slot *h)
+{
+    if (h->params->post_thinking != NULL)
+        (void)cls_slot_of_answer(h->params, h->vocab, &h->answer_params, &h->answer);
+}
+
 /* Makes parameters those of the request. Returns 1 if it goes on to follow the same grammar. */
 static int take_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
 {
@@ -120,6 +127,7 @@ static int take_params(cls_host_slot *h, const cls_slot *slot, const cls_params 
     const int same = params->grammar != NULL && memcmp(h->grammar, digest, sizeof h->grammar) == 0;
     h->slot = *slot;
     h->params = params;
+    merge_answer(h);
     memcpy(h->grammar, digest, sizeof h->grammar);
     return same;
 }
@@ -251,6 +259,8 @@ void cls_host_slot_copy(cls_host_slot *h, const cls_host_slot *from)
 {
     h->slot = from->slot;
     h->params = from->params;
+    h->answer_params = from->answer_params;
+    h->answer = from->answer;
     h->forced = from->forced;
     memcpy(h->grammar, from->grammar, sizeof h->grammar);
     memcpy(h->state, from->state, state_words(h->vocab, h->layout) * sizeof *h->state);
@@ -304,6 +314,7 @@ void cls_host_slot_change(cls_host_slot *h, const cls_change *c, const uint32_t 
     } else if (c->kind == CLS_CHANGE_COPY) {
         cls_host_slot_copy(h, from);
         h->params = params;
+        merge_answer(h); /* with the arrays of the copy */
         own_forced(h, from->forced);
     } else if (c->kind == CLS_CHANGE_LOAD) {
         take_params(h, &c->params, params);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The watermark: how the reference draws the token of a marked row, and the detector. */
-#include "reference/reference.h"
+/* The watermark: how the host draws the token of a marked row, and the detector. */
+#include "host/host.h"
 #include "core/watermark.h"
 
 #include <math.h>
@@ -57,9 +57,9 @@ void cls_watermark_draw(cls_sampled *w)
     if (context_repeats(w->request, slot->watermark, ids))
         return;
     hash_context(ids, slot->watermark, slot->watermark_key, state);
-    for (uint32_t i = 0; i < w->n; i++) {
-        watermark_words(words, state, w->set[i] / 4, slot->watermark_key);
-        marked_try(words[w->set[i] % 4], cls_token_mass(w, w->set[i]), w->set[i], &best);
+    for (uint32_t i = cls_next_marked(w, 0); i < w->vocab; i = cls_next_marked(w, i + 1)) {
+        watermark_words(words, state, i / 4, slot->watermark_key);
+        marked_try(words[i % 4], cls_token_mass(w, i), i, &best);
     }
     w->trace.token = (int32_t)best.id;
 }

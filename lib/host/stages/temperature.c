@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of temperature, static or dynamic. */
-#include "reference/reference.h"
+/* On the host: temperature, static or dynamic. */
+#include "host/host.h"
 
 uint32_t cls_stage_temperature(cls_sampled *w)
 {

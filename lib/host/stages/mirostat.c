@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of Mirostat 1 and 2. */
-#include "reference/reference.h"
+/* On the host: Mirostat 1 and 2. */
+#include "host/host.h"
 
 uint32_t cls_stage_mirostat_1(cls_sampled *w)
 {
     const uint32_t ranks = w->n < CLS_MIROSTAT_RANKS ? w->n : CLS_MIROSTAT_RANKS;
     uint64_t terms = 0, squares = 0;
+    cls_select(w, ranks);
     for (uint32_t i = 0; i + 1 < ranks; i++) {
         const uint32_t drop = cls_token_depth(w, w->set[i + 1]) - cls_token_depth(w, w->set[i]);
         terms += (uint64_t)mirostat_step(i) * drop;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The look-up of a text's end in the text, for cls_draft(). A place is the number of tokens before
  * it. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* Returns how many tokens before two places are the same; at most `most`. */
 static uint32_t tokens_alike(const int32_t *text, uint32_t end, uint32_t place, uint32_t most)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of llama.cpp's infill stage. */
-#include "reference/reference.h"
+/* On the host: llama.cpp's infill stage. */
+#include "host/host.h"
 
 static int is_end(const cls_sampled *w, uint32_t id)
 {
@@ -62,6 +62,7 @@ uint32_t cls_stage_infill(cls_sampled *w)
         w->trace.status |= CLS_ROW_UNFIT;
         return 0;
     }
+    cls_select(w, w->n);
     for (uint32_t i = 0; i < w->n; i++) {
         mass[i] = cls_token_mass(w, w->set[i]);
         w->mark[w->set[i]] = 1;
@@ -80,7 +81,7 @@ uint32_t cls_stage_infill(cls_sampled *w)
     if (m == 0) {
         w->set[0] = (uint32_t)w->infill.end_ids.ids[0];
         w->top = w->z[w->set[0]];
-        w->n = key_of(w->top) > CLS_KEY_NONE;
+        w->n = w->listed = key_of(w->top) > CLS_KEY_NONE;
         w->trace.status |= w->n == 0 ? CLS_ROW_EMPTY : 0;
         return w->n;
     }

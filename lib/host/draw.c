@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What needs no request: draws from a list of candidates that the host has filtered, and places of
  * kept sets. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 static float candidate_logit(const cls_host_candidates *c, uint32_t i)
 {

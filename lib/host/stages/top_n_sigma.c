@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of top-n-sigma. */
-#include "reference/reference.h"
+/* On the host: top-n-sigma. */
+#include "host/host.h"
 
 uint32_t cls_stage_top_n_sigma(cls_sampled *w)
 {
-    const float range = w->top - w->z[w->set[w->n - 1]], scale = w->scale;
+    if (w->n < w->available)
+        cls_select(w, w->n);
+    const float least = w->listed == w->n ? w->z[w->set[w->n - 1]] : cls_least(w),
+                range = w->top - least, scale = w->scale;
     if (!(range > 0.0f))
         return w->n;
     w->scale = sigma_grid(range);

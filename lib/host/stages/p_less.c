@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of p-less. */
-#include "reference/reference.h"
+/* On the host: p-less. */
+#include "host/host.h"
 
 uint32_t cls_stage_p_less(cls_sampled *w)
 {

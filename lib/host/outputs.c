@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a row reports beside its token: of the raw row or of the distribution that the token was
  * drawn from, by their definitions. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #include <math.h>
 
@@ -78,7 +78,7 @@ static float logprob_in_set(const cls_sampled *w, uint32_t id, int raw, uint64_t
 
 /* Writes the log-probabilities and ranks of tokens of one distribution, which is that of the sorted
  * set: of the token, the first ones, and the given ones. */
-static void write_tokens(const cls_sampled *w, const cls_row_outputs *out, int raw)
+static void write_tokens(cls_sampled *w, const cls_row_outputs *out, int raw)
 {
     const uint64_t mass = raw ? cls_row_mass(w) : w->trace.mass;
     const int32_t token = w->trace.token, *const given = out->at[CLS_OUT_GIVEN_IDS];
@@ -88,6 +88,7 @@ static void write_tokens(const cls_sampled *w, const cls_row_outputs *out, int r
                   logprob_in_set(w, (uint32_t)token, raw, mass, drawn));
         set_int(out->at[CLS_OUT_RANKS], 0, cls_at_key(w, key_of(w->z[token])));
     }
+    cls_select(w, out->top < w->n ? out->top : w->n);
     for (uint32_t i = 0; i < out->top && i < w->n; i++) {
         set_int(out->at[CLS_OUT_TOP_IDS], i, w->set[i]);
         set_float(out->at[CLS_OUT_TOP_LOGPROBS], i, logprob_in_set(w, w->set[i], raw, mass, 0));
@@ -116,8 +117,7 @@ static float entropy(const cls_sampled *w)
     uint32_t bits;
     if (is_greedy(w))
         return 0.0f;
-    for (uint32_t i = 0; i < w->n; i++) {
-        const uint32_t id = w->set[i];
+    for (uint32_t id = cls_next_marked(w, 0); id < w->vocab; id = cls_next_marked(w, id + 1)) {
         const uint64_t mass = cls_drawn_weight(w, id);
         if (!cls_is_adaptive(w))
             terms += depth_term(mass, cls_token_depth(w, id));
@@ -152,19 +152,21 @@ static float kept_mass(cls_sampled *w)
     return u64_to_f32(kept) / u64_to_f32(all);
 }
 
-static void write_candidates(const cls_sampled *w, const cls_row_outputs *out)
+static void write_candidates(cls_sampled *w, const cls_row_outputs *out)
 {
+    const int all = out->at[CLS_OUT_PROBS] != NULL || out->at[CLS_OUT_FINAL_LOGITS] != NULL;
     set_int(out->at[CLS_OUT_KEPT], 0, w->n);
+    cls_select(w, out->kept < w->n ? out->kept : w->n);
     for (uint32_t i = 0; i < out->kept && i < w->n; i++) {
         set_int(out->at[CLS_OUT_CANDIDATE_IDS], i, w->set[i]);
         set_float(out->at[CLS_OUT_CANDIDATE_LOGITS], i, w->z[w->set[i]]);
         if (out->at[CLS_OUT_CANDIDATE_PROBS] != NULL)
             set_float(out->at[CLS_OUT_CANDIDATE_PROBS], i, probability(w, w->set[i]));
     }
-    for (uint32_t i = 0; i < w->n; i++) {
+    for (uint32_t i = 0; all && (i = cls_next_marked(w, i)) < w->vocab; i++) {
         if (out->at[CLS_OUT_PROBS] != NULL)
-            set_float(out->at[CLS_OUT_PROBS], w->set[i], probability(w, w->set[i]));
-        set_float(out->at[CLS_OUT_FINAL_LOGITS], w->set[i], w->z[w->set[i]]);
+            set_float(out->at[CLS_OUT_PROBS], i, probability(w, i));
+        set_float(out->at[CLS_OUT_FINAL_LOGITS], i, w->z[i]);
     }
 }
 
@@ -173,9 +175,8 @@ static uint32_t write_set(cls_sampled *w, const cls_row_outputs *out)
 {
     const uint32_t room = !out->packed || w->n <= out->set ? out->set : 0;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < w->vocab && n < room; i++)
-        if (w->mark[i])
-            set_int(out->at[CLS_OUT_SET_IDS], n++, i);
+    for (uint32_t i = 0; n < room && (i = cls_next_marked(w, i)) < w->vocab; i++)
+        set_int(out->at[CLS_OUT_SET_IDS], n++, i);
     set_int(out->at[CLS_OUT_SET_COUNTS], 0, w->n);
     if (w->n > room)
         w->trace.status |= CLS_ROW_OVERFLOW;
@@ -208,6 +209,6 @@ uint32_t cls_outputs_write(cls_sampled *w, const cls_row_outputs *out)
 void cls_outputs_write_raw(cls_sampled *w, const cls_row_outputs *out)
 {
     cls_sampled_read(w, 1);
-    cls_sort_row(w);
+    cls_set_begin(w);
     write_tokens(w, out, 1);
 }

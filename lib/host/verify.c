@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Verifies a request's drafts on the host. A copy of the request, which is on trial, accepts one
  * draft after the other, so that each row is sampled as if the drafts before it were its text. */
-#include "reference/reference.h"
+#include "host/host.h"
 
 #define NONE (-1)
 
@@ -31,8 +31,8 @@ static void read_target(cls_verification *v)
 {
     const cls_reciprocal share = reciprocal_of(v->w->trace.mass);
     memset(v->p, 0, v->w->vocab * sizeof *v->p);
-    for (uint32_t i = 0; i < v->w->n; i++)
-        v->p[v->w->set[i]] = fraction_q63(&share, cls_token_mass(v->w, v->w->set[i]));
+    for (uint32_t i = 0; (i = cls_next_marked(v->w, i)) < v->w->vocab; i++)
+        v->p[i] = fraction_q63(&share, cls_token_mass(v->w, i));
 }
 
 /* Sets q to the distribution of a draft. Draft logits replace those of the row. */
@@ -115,13 +115,13 @@ static int32_t draw_residual(const cls_verification *v, uint64_t reach, uint32_t
 /* Returns 1 if typical acceptance accepts a token. */
 static int is_typical(const cls_verification *v, uint32_t id)
 {
-    const cls_sampled *const w = v->w;
+    cls_sampled *const w = v->w;
     const uint32_t mass = mass_q20(w->trace.mass, w->top, w->scale);
     const int64_t entropy =
         (int64_t)mass + mean_depth_q20(cls_need(w, CLS_SUM_DEPTHS), w->trace.mass);
     const int64_t least = cls_bits_q20(v->drafts.epsilon),
                   relative = cls_bits_q20(v->drafts.delta) + entropy;
-    return cls_set_has(w, id) &&
+    return w->mark[id] &&
            (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
 }
 
@@ -130,15 +130,13 @@ static int is_relaxed(cls_verification *v, uint32_t id)
 {
     cls_sampled *const w = v->w;
     const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0;
-    uint32_t likelier = 0;
     if (greedy)
-        cls_sort_row(w); /* all tokens that the row may take, not only the likeliest */
-    if (!cls_set_has(w, id))
+        cls_set_begin(w); /* all tokens that the row may take, not only the likeliest */
+    if (greedy ? !(w->z[id] > CLS_MASKED) : !w->mark[id])
         return 0;
     const cls_reciprocal whole = reciprocal_of(greedy ? cls_row_mass(w) : w->trace.mass);
-    while (likelier < w->n && w->z[w->set[likelier]] > w->z[id])
-        likelier++;
-    return likelier < w->params.relaxed_top_k &&
+    cls_select(w, 1);
+    return cls_at_key(w, key_of(w->z[id]) + 1) < w->params.relaxed_top_k &&
            is_near(fraction_q63(&whole, cls_token_mass(w, w->set[0])),
                    fraction_q63(&whole, cls_token_mass(w, id)),
                    (u32)CLS_AS_I32(w->params.relaxed_delta));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of the set of kept tokens: its order, its masses and sums, and how far a cut
- * reaches. Stages use this file and no other. */
-#include "reference/reference.h"
+/* The set of kept tokens: its masses and sums, and how far a cut reaches. Stages use this file and
+ * select.c, which finds its first tokens in order. */
+#include "base/hooks.h"
+#include "host/host.h"
 
 /* --------------------------------------------------------------------- order */
 
@@ -25,8 +26,9 @@ static void sort_by_digit(const cls_sampled *w, int shift, const uint32_t *from,
         to[place[digit_of(w, from[i], shift)]++] = from[i];
 }
 
-/* A radix sort: a row of 128,256 tokens takes 4 ms; with qsort() and a comparison it took 24. */
-void cls_sort_row(cls_sampled *w)
+/* Sorts the whole row, in 4 ms for 128,256 tokens. Only tests do: they compare what select.c lists
+ * with it. */
+static void sort_row(cls_sampled *w)
 {
     w->n = 0;
     for (uint32_t i = 0; i < w->vocab; i++)
@@ -36,65 +38,50 @@ void cls_sort_row(cls_sampled *w)
         sort_by_digit(w, shift, w->set, w->scratch);
         sort_by_digit(w, shift + 8, w->scratch, w->set);
     }
+    w->listed = w->n;
 }
 
-int cls_set_has(const cls_sampled *w, uint32_t id)
+void cls_set_begin(cls_sampled *w)
 {
-    uint32_t i = 0;
-    while (i < w->n && w->set[i] != id)
-        i++;
-    return i < w->n;
+    w->n = w->available;
+    w->listed = 0;
+    if (cls_test_whole_sort)
+        sort_row(w);
+}
+
+void cls_set_cut(cls_sampled *w, uint32_t n)
+{
+    w->n = n;
+    w->listed = n < w->listed ? n : w->listed;
 }
 
 /* ---------------------------------------------------------------------- sums */
-
-void cls_weigh(cls_sampled *w)
-{
-    const int32_t exponent = split(w->top, w->scale).exponent;
-    for (uint32_t t = 0; t < w->tiles; t++)
-        w->unit[t] =
-            unit_of(w->tile_max[t] < w->top ? w->tile_max[t] : w->top, w->top, exponent, w->scale);
-}
-
-uint32_t cls_token_weight(const cls_sampled *w, uint32_t id)
-{
-    const cls_unit *const unit = &w->unit[id / CLS_TILE];
-    return w->z[id] > CLS_MASKED ? weight(w->z[id], unit->max, w->scale, unit->fraction) : 0;
-}
-
-uint64_t cls_token_mass(const cls_sampled *w, uint32_t id)
-{
-    return to_row_units(cls_token_weight(w, id), w->unit[id / CLS_TILE].shift);
-}
-
-uint64_t cls_tile_mass(const cls_sampled *w, uint32_t tile)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = tile * CLS_TILE; i < w->vocab && i / CLS_TILE == tile; i++)
-        sum += cls_token_weight(w, i);
-    return to_row_units(sum, w->unit[tile].shift);
-}
-
-uint64_t cls_row_mass(const cls_sampled *w)
-{
-    uint64_t mass = 0;
-    for (uint32_t t = 0; t < w->tiles; t++)
-        mass += cls_tile_mass(w, t);
-    return mass;
-}
 
 uint32_t cls_token_depth(const cls_sampled *w, uint32_t id)
 {
     return depth_q20(w->z[id], w->top, w->scale);
 }
 
-uint64_t cls_need(const cls_sampled *w, cls_sum what)
+static uint64_t term_of(const cls_sampled *w, cls_sum what, uint32_t id)
+{
+    return what == CLS_SUM_MASS
+               ? cls_token_mass(w, id)
+               : sum_term(what, w->z[id], w->top, w->scale, &w->unit[id / CLS_TILE]);
+}
+
+uint64_t cls_need(cls_sampled *w, cls_sum what)
 {
     uint64_t sum = 0;
     if (what == CLS_SUM_MASS && !w->truncated)
         return cls_row_mass(w);
-    for (uint32_t i = 0; i < w->n; i++)
-        sum += sum_term(what, w->z[w->set[i]], w->top, w->scale, &w->unit[w->set[i] / CLS_TILE]);
+    if (w->listed < w->n && w->n < w->available)
+        cls_select(w, w->n);
+    if (w->listed == w->n)
+        for (uint32_t i = 0; i < w->n; i++)
+            sum += term_of(w, what, w->set[i]);
+    else
+        for (uint32_t i = 0; i < w->vocab; i++)
+            sum += w->z[i] > CLS_MASKED ? term_of(w, what, i) : 0;
     return sum;
 }
 
@@ -103,18 +90,27 @@ uint64_t cls_need(const cls_sampled *w, cls_sum what)
 uint32_t cls_at_key(const cls_sampled *w, int32_t key)
 {
     uint32_t n = 0;
-    while (n < w->n && key_of(w->z[w->set[n]]) >= key)
+    if (w->listed < w->n && (w->listed == 0 || key_of(w->z[w->set[w->listed - 1]]) >= key)) {
+        n = cls_count_above(w, key);
+        return n < w->n ? n : w->n;
+    }
+    while (n < w->listed && key_of(w->z[w->set[n]]) >= key)
         n++;
     return n;
 }
 
-uint32_t cls_reach(const cls_sampled *w, const uint32_t *ids, uint64_t target)
+uint32_t cls_reach(cls_sampled *w, uint64_t target)
 {
     uint64_t sum = 0;
-    uint32_t n = 0;
-    do
-        sum += cls_token_mass(w, ids[n++]);
-    while (n < w->n && sum < target);
+    uint32_t n = 0, more = CLS_LISTED_FIRST;
+    do {
+        if (n == w->listed && n < 4 * CLS_LISTED_FIRST)
+            cls_select(w, w->n < more ? w->n : more);
+        else if (n == w->listed)
+            cls_select_mass(w, target - sum);
+        more = 4 * CLS_LISTED_FIRST;
+        sum += cls_token_mass(w, w->set[n++]);
+    } while (n < w->n && sum < target);
     return n;
 }
 
@@ -124,7 +120,7 @@ uint32_t cls_keep_marked(cls_sampled *w)
     for (uint32_t i = 0; i < w->n; i++)
         if (w->mark[w->set[i]])
             w->set[n++] = w->set[i];
-    w->n = n;
+    w->n = w->listed = n;
     w->top = w->z[w->set[0]];
     return n;
 }

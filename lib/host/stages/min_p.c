@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of min-p. */
-#include "reference/reference.h"
+/* On the host: min-p. */
+#include "host/host.h"
 
 uint32_t cls_stage_min_p(cls_sampled *w)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of XTC, which drops the likeliest tokens. */
-#include "reference/reference.h"
+/* On the host: XTC, which drops the likeliest tokens. */
+#include "host/host.h"
 
 uint32_t cls_stage_xtc(cls_sampled *w)
 {
@@ -13,6 +13,7 @@ uint32_t cls_stage_xtc(cls_sampled *w)
     const uint32_t n = cls_at_key(w, depth_q20_key(w->top, w->scale, slot->xtc_depth - size));
     if (n < 2 || w->n - (n - 1) < slot->min_keep)
         return w->n;
+    cls_select(w, w->n);
     for (uint32_t i = 0; i < w->n; i++)
         w->mark[w->set[i]] = i >= n - 1;
     cls_keep_marked(w);
