@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# `make check` runs TESTS, each feature at least once, in less than three minutes from an empty cache
+# `make check` runs TESTS, each feature at least once, in about three minutes from an empty cache
 # of kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless
 # the caller chooses a size, and has PoCL compile with quick_flags, in three fifths of the time, except
 # for optimized_tests. doc/testing.md describes the other sets. In each set the longest tests come first,
