@@ -449,10 +449,8 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     both --logits bad.npy
     says "status words" '"inf"' out
     stored=$programs
-    programs='' # few runs have these shapes: PoCL takes longer to store them than they save
-    for shape in "1 2" "1 16" "5 4" "8 8"; do
-        both $f --top-k 9 --seed 2 --work-group "${shape% *}" --vector "${shape#* }"
-    done
+    programs='' # one run has this shape: PoCL takes longer to store it than that saves
+    both $f --top-k 9 --seed 2 --work-group 1 --vector 2
     cp b.npy shaped.npy
     programs=$stored
     check "f32" "$clsample" sample $f --top-k 9 --seed 2 --tokens t32.npy
@@ -499,11 +497,6 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         refused "--device: .*$name.*; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f --device \
             "$name"
     done
-    programs=''
-    both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576 \
-        --max-parameters 256
-    programs=$stored
-    same "tokens within limits" b.npy shaped.npy
     mkdir cache
     for times in 1 2; do
         both $f --top-k 9 --seed 2 --cache-dir cache
@@ -587,15 +580,4 @@ if ${CC:-cc} -D_GNU_SOURCE -shared -fPIC -o hasty.so hasty.c 2>cc.err; then
 else
     no_library
 fi
-# The demonstration tells its story in words, with what is in the sources alone.
-mkdir -p sources/data
-cp "$here/../../examples/demo.sh" sources
-cp "$here/../../examples/data/"* sources/data
-check "demo.sh" env LC_ALL=C.UTF-8 sh sources/demo.sh "$clsample"
-is "demo.sh: ways that draw the same" "$(grep -c "^  .*' b' .*' little' .*' h'" out)" 4
-says "demo.sh" '^  10 statements on 2 sides: all equal' out
-says "demo.sh" '^  forged.run: line 6, row 0 is .* is expected' out
-says "demo.sh" "^    ' that' .*█" out
-says "demo.sh" '^  top-k 50, top-p 0.9 .* us' out
-
 finish

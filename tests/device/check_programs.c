@@ -419,14 +419,18 @@ START_TEST(refused_steps)
 }
 END_TEST
 
-/* Each feature alone: its programs are proved with the few others that a sampler then has. */
+/* Each feature alone: its programs are proved with the few others that a sampler then has. They are
+ * kept between the tests, and loaded. */
 START_TEST(single_features)
 {
     device *const d = fixture_device(_i);
     for (uint32_t bit = 1; bit <= CLS_FEATURES_KNOWN; bit <<= 1) {
         if (!(bit & CLS_FEATURES_KNOWN))
             continue;
-        cls_context *const context = opened(d);
+        cls_context_options o = default_context_options();
+        o.cache_dir = getenv("CLS_TEST_PROGRAMS");
+        o.cache_always = 1;
+        cls_context *const context = new_context(d, &o);
         cls_sampler *sampler;
         cls_sampler_options so = sampler_options(301, 1);
         so.dtypes = 1u << CLS_F32;

@@ -6,7 +6,8 @@
 #     tiny     by the fewest programs, with at most 25 random calls of each statement, or 10 on
 #              Oclgrind; in other ways on the host alone
 #     small    in the device's own shape, and in one with other vectors and short lists
-#     (unset)  on all sides and with what only tests can change, for three seeds
+#     (unset)  on all sides and with what only tests can change, for three seeds: CLS_TEST_SIDES
+#              and CLS_TEST_SEEDS say on fewer sides, and for how many
 #
 # CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny,
 # where CLS_TEST_PARAMETERS=BYTES limits kernels' arguments.
@@ -15,6 +16,7 @@
 # usage: run.sh FILE.run...        BUILD, CLSAMPLE: as tests/run sets them
 set -u
 name=$(basename "$1" .run)
+[ $# = 1 ] || name=texts
 texts=$*
 hooked=$BUILD/tests/scripts/hooked launcher=${CLS_TEST_LAUNCHER-}
 export CLS_TEST_NAME="$BUILD/tests/scripts/$name"
@@ -40,35 +42,34 @@ $out"
 }
 
 # on DEVICE: all ways of a device.
+# shellcheck disable=SC2086 # lists of options
 on() {
     group=${CLS_TEST_GROUP:+--work-group $CLS_TEST_GROUP --row-group $CLS_TEST_GROUP --vector 4}
     case ${CLS_TEST_SIZE-} in
     tiny)
-        # shellcheck disable=SC2086 # a list of options
         way "device $1" $launcher "$hooked" fewest,short-proofs --calls $calls --device "$1" \
             --vector 16 ${group:-${launcher:+--work-group 5 --row-group 5}} \
             ${CLS_TEST_PARAMETERS:+--max-parameters $CLS_TEST_PARAMETERS}
         ;;
     small)
-        # shellcheck disable=SC2086 # a list of options
         way "device $1" "$CLSAMPLE" run --device "$1" --sides device,permuted $cache
         way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" \
             --work-group 1 --row-group 1 --vector 4 --shortlist 16 --max-parameters 256
         ;;
     *)
-        # shellcheck disable=SC2086 # a list of options
-        way "device $1, all sides" "$CLSAMPLE" run --device "$1" --sides all --seeds 3 $cache
-        way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" --seeds 3 \
+        way "device $1, all sides" "$CLSAMPLE" run --device "$1" $seeds \
+            --sides "${CLS_TEST_SIDES:-all}" $cache
+        way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" $seeds \
             --sides device,alone,shards-2 --work-group 1 --row-group 1 --vector 4 --shortlist 16
         way "device $1, and the host with whole sorts" "$hooked" whole-sort --device "$1"
-        way "device $1, by search" "$hooked" search --device "$1" --seeds 3
-        way "device $1, with small lists" "$hooked" small-lists --device "$1" --seeds 3
+        way "device $1, by search" "$hooked" search --device "$1" $seeds
+        way "device $1, with small lists" "$hooked" small-lists --device "$1" $seeds
         ;;
     esac
 }
 
 case ${CLS_TEST_SIZE-} in
-'') seeds='--seeds 3' ;;
+'') seeds="--seeds ${CLS_TEST_SEEDS:-3}" ;;
 *) seeds= ;;
 esac
 cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
