@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Proves that the libraries call nothing but C11's library, a lock, threads and a clock of POSIX or
-# Windows, what opens a file of POSIX without waiting for a pipe, and what finds OpenCL's functions,
-# of which they link none; and nothing of C11 that prints, exits or reads the environment: every
+# Windows, what asks whether a path is a folder, what opens a file of POSIX without waiting for a
+# pipe, and what finds OpenCL's functions, of which they link none; and nothing of C11 that prints, exits or reads the environment: every
 # undefined name of libclsample.a and libclsample-head.a is in a table here. libclsample-head.a also
 # uses libclsample.a's names and CLBlast's, and libclsample-mpi.a uses those and MPI's, where it was
 # built.
@@ -23,11 +23,12 @@ c11='
 posix='
     clock_gettime pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock
     pthread_create pthread_join sysconf getpid
-    close fdopen fopen64 fstat fstat64 __fxstat __fxstat64 open open64 dlopen dlsym'
+    close fdopen fopen64 fstat fstat64 __fxstat __fxstat64 open open64 dlopen dlsym
+    access stat stat64 __xstat __xstat64'
 windows='
     AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive
     CloseHandle CreateThread GetSystemInfo WaitForSingleObject
-    GetProcAddress LoadLibraryA
+    GetProcAddress LoadLibraryA stat _stat64 _stat64i32
     QueryPerformanceCounter QueryPerformanceFrequency'
 
 # What compilers and C libraries call these by, and what compilers call by
