@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-# `make check` runs TESTS, each feature at least once, in about three minutes from an empty cache
-# of kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless
-# the caller chooses a size, and has PoCL compile with quick_flags, in three fifths of the time, except
-# for optimized_tests. doc/testing.md describes the other sets. In each set the longest tests come first,
-# so that all end at about the same time with -j.
+# `make check` runs TESTS, each feature at least once, in three to five minutes from an empty cache of
+# kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless the
+# caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
+# first, so that all end at about the same time with -j.
 short_tests = tests/device/check_proofs tests/device/check_programs tests/device/check_selftest \
 	tests/device/check_head tests/device/check_shards tests/device/check_shard_calls \
 	tests/device/check_guards tests/device/check_far tests/device/check_quiet \
@@ -24,8 +23,6 @@ long_tests = tests/device/check_shard_contexts \
 	tests/stress/check_verify_law
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
 shape_tests = tests/device/check_tiers tests/scripts/shapes $(texts:.run=)
-optimized_tests = $(first_command_test:.sh=) $(quick_command_tests:.sh=) $(command_check:.sh=) \
-	tests/scripts/usual
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
 	tests/package/links.sh tests/package/portable.sh tests/package/versions.sh
 short_scripts =
@@ -57,8 +54,8 @@ quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh 
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 short_scripts += tests/scripts/groups.sh tests/scripts/judge.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh. The
-# quick set runs all but usual.run in one process (all_texts).
-all_texts = tests/scripts/texts.sh tests/scripts/usual.run
+# quick set runs them in one process (all_texts).
+all_texts = tests/scripts/texts.sh
 texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run \
 	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run \
 	tests/scripts/chains.run tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run \
@@ -72,11 +69,9 @@ endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
 check-long:
-	$(MAKE) $(AM_MAKEFLAGS) check short_size= quick_flags= \
-	    TESTS='$(more_tests) $(short_tests) $(short_scripts) $(texts)'
+	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(short_tests) $(short_scripts) $(texts)'
 check-full:
-	$(MAKE) $(AM_MAKEFLAGS) check short_size= quick_flags= \
-	    TESTS='$(more_tests) $(texts) $(other_tests) $(package_tests)'
+	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(texts) $(other_tests) $(package_tests)'
 check-host:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(host_check) $(command_check) $(quick_tests)'
 tests/package/amalgamation.log tests/examples/check_litert.log: amalgamation/clsample.c
@@ -86,7 +81,6 @@ TEST_EXTENSIONS = .sh .run
 SH_LOG_COMPILER = $(SHELL)
 RUN_LOG_COMPILER = $(SHELL) $(srcdir)/tests/scripts/run.sh
 short_size = small
-quick_flags = -cl-opt-disable
 LOG_DRIVER = $(SHELL) $(srcdir)/build-aux/timed-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
 RUN_LOG_DRIVER = $(LOG_DRIVER)
@@ -95,10 +89,8 @@ RUN_LOG_DRIVER = $(LOG_DRIVER)
 AM_TESTS_ENVIRONMENT = \
 	case ' $(short_tests) $(short_scripts:.sh=) $(all_texts:.sh=) $(texts:.run=) ' in *" $(@:.log=) "*) \
 	    export CLS_TEST_SIZE="$${CLS_TEST_SIZE-$(short_size)}";; esac; \
-	flags='$(quick_flags)'; \
-	case ' $(shape_tests) ' in *" $(@:.log=) "*) flags="$${flags:-$(shape_flags)}";; esac; \
-	case ' $(optimized_tests) ' in *" $(@:.log=) "*) flags=;; esac; \
-	export POCL_EXTRA_BUILD_FLAGS="$${POCL_EXTRA_BUILD_FLAGS-$$flags}"; \
+	case ' $(shape_tests) ' in *" $(@:.log=) "*) \
+	    export POCL_EXTRA_BUILD_FLAGS="$${POCL_EXTRA_BUILD_FLAGS-$(shape_flags)}";; esac; \
 	kernels="$${CLS_TEST_KERNELS-$(abs_builddir)/tests/kernels}" \
 	own='$(abs_builddir)/$(@:.log=.pocl)'; . '$(srcdir)/tests/support/kernels.sh'; \
 	export CK_FORK=no BUILD='$(abs_builddir)' CLSAMPLE='$(abs_builddir)/clsample' CC='$(CC)' NM='$(NM)' \

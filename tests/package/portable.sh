@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Proves that the libraries call nothing but C11's library, a lock, threads and a clock of POSIX or
 # Windows, what asks whether a path is a folder, what opens a file of POSIX without waiting for a
-# pipe, and what finds OpenCL's functions, of which they link none; and nothing of C11 that prints, exits or reads the environment: every
-# undefined name of libclsample.a and libclsample-head.a is in a table here. libclsample-head.a also
-# uses libclsample.a's names and CLBlast's, and libclsample-mpi.a uses those and MPI's, where it was
-# built.
+# pipe, and what finds OpenCL's functions, of which they link none; and nothing of C11 that prints,
+# exits or reads the environment: every undefined name of libclsample.a and libclsample-head.a is in
+# a table here. libclsample-head.a also uses libclsample.a's names and CLBlast's, and libclsample-
+# mpi.a uses those and MPI's, where it was built.
 core=.libs/libclsample.a head=.libs/libclsample-head.a mpi=.libs/libclsample-mpi.a
 if [ ! -f "$core" ] || [ ! -f "$head" ]; then
     echo "no static libraries here"

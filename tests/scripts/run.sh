@@ -5,7 +5,7 @@
 #
 #     tiny     by the fewest programs, with at most 25 random calls of each statement, or 10 on
 #              Oclgrind; in other ways on the host alone
-#     small    in the device's own shape, and in one with other vectors and short lists
+#     small    in the device's own shape
 #     (unset)  on all sides and with what only tests can change, for three seeds: CLS_TEST_SIDES
 #              and CLS_TEST_SEEDS say on fewer sides, and for how many
 #
@@ -53,14 +53,13 @@ on() {
         ;;
     small)
         way "device $1" "$CLSAMPLE" run --device "$1" --sides device,permuted $cache
-        way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" \
-            --work-group 1 --row-group 1 --vector 4 --shortlist 16 --max-parameters 256
         ;;
     *)
         way "device $1, all sides" "$CLSAMPLE" run --device "$1" $seeds \
             --sides "${CLS_TEST_SIDES:-all}" $cache
         way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" $seeds \
-            --sides device,alone,shards-2 --work-group 1 --row-group 1 --vector 4 --shortlist 16
+            --sides device,alone,shards-2 --work-group 1 --row-group 1 --vector 4 --shortlist 16 \
+            --max-parameters 256
         way "device $1, and the host with whole sorts" "$hooked" whole-sort --device "$1"
         way "device $1, by search" "$hooked" search --device "$1" $seeds
         way "device $1, with small lists" "$hooked" small-lists --device "$1" $seeds
