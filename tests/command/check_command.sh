@@ -559,7 +559,7 @@ kernels are loaded from it" err
         same "tokens without a folder" warned.npy shaped.npy
     fi
     is "nothing else in --cache-dir" "$(ls -A cache | grep -vc '^clsample-.*[.]bin$')" 0
-    refused "max_local_mem_size is 1023; it must be 0 or at least 1024" \
+    refused "--max-local-mem is 1023; it must be 0 or at least 1024" \
         sample $f --max-local-mem 1023
 }
 # A line on a terminal counts the kernels once, after it has named the device.
