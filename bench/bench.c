@@ -9,12 +9,15 @@
 
 /* clang-format off */
 #define TOPK "temperature=0.8 top_k=50 top_p=0.9"
-#define PENALTIES " repetition_penalty=1.1 frequency_penalty=0.1 presence_penalty=0.1"
+/* As llama.cpp has them: of all of the history. */
+#define PENALTIES " penalty_scope=all repetition_penalty=1.1 frequency_penalty=0.1" \
+    " presence_penalty=0.1"
 #define LLAMA "chain=llama temperature=0.8 top_k=40 top_p=0.95 min_p=0.05 penalty_scope=all" \
     " penalty_window=64 repetition_penalty=1.1"
 #define TYPICAL " chain=llama penalty_scope=all penalty_window=64 repetition_penalty=1.1" \
     " typical_p=0.9"
 #define TOPP "top_p=0.9"
+#define SIGMA "chain=llama temperature=0.8 top_n_sigma=1 top_k=100" /* sigma of the whole row */
 #define START(what) .kind = BENCH_START, .extra = true, .features = what
 #define OF_TOPK(times) .goal = times, .goal_topk = 1
 /* By Zipf's law a breaker is about one token in 14. */
@@ -58,7 +61,7 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"minp_flat", "min_p=0.05", .rows = BENCH_FLAT, .extra = true},
     {"topk_2000", "top_k=2000", .extra = true},
     {"topp_sorted", TOPP, .rows = BENCH_SORTED, .extra = true},
-    {"sigma", "temperature=0.8 top_n_sigma=1 top_k=100", .rows = BENCH_FLAT, .extra = true},
+    {"sigma", SIGMA, .rows = BENCH_FLAT, .extra = true},
     {"typical_alone", TYPICAL, .history = 64, .extra = true},
     {"start", "temperature=0.8 top_k=50 top_p=0.95", START(CLS_FEATURE_SHORTLIST)},
     {"start_plain", "temperature=0.8", START(CLS_FEATURE_PLAIN)},
@@ -89,6 +92,10 @@ static int open_floor(bench_floor *floor, const bench_setup *setup)
 {
     if (setup->shards != 0 || floor->kernel != NULL)
         return 0;
+    if (bench_is_host(setup)) {
+        snprintf(floor->shape, sizeof floor->shape, "a read by one thread");
+        return 0;
+    }
     cli_progress("floor: looking for its best shape");
     return bench_floor_open(floor, setup);
 }
@@ -149,8 +156,14 @@ static int open_run(bench_run *run)
 {
     if (run->is_open)
         return 0;
-    cli_progress("device: compiling");
     run->setup.on = &run->target;
+    if (run->on_host) {
+        run->is_open =
+            cli_try(cls_context_create_host(run->options, &run->target.context), "bench") == 0 &&
+            bench_open_setup(&run->setup) == 0;
+        return !run->is_open;
+    }
+    cli_progress("device: compiling");
     run->is_open = cli_open_queue(&run->target, 0) == 0 &&
                    cli_open_context(&run->target, run->options) == 0 &&
                    bench_open_setup(&run->setup) == 0;
@@ -193,10 +206,12 @@ const bench_case *bench_find(const char *name)
 
 /* --------------------------------------------------------------------- the command */
 
-/* Whether the case can be measured with these options. */
-static bool is_possible(const bench_setup *setup, const bench_case *c)
+/* Whether the case can be measured with these options: on the host, whether it is steps without
+ * drafts. */
+static bool is_possible(const bench_run *run, const bench_case *c)
 {
-    return setup->shards == 0 || bench_can_split(c);
+    return (run->setup.shards == 0 || bench_can_split(c)) &&
+           (!run->on_host || (c->kind == BENCH_STEPS && c->drafts == BENCH_STEP));
 }
 
 /* Measures the cases that are wanted, until one fails; with `all` a case that fails is an object,
@@ -270,21 +285,21 @@ static int check_setup(const bench_setup *setup)
 }
 
 /* Finds the cases that --case names. No name: all that are possible. */
-static int select_cases(const bench_setup *setup, const cli_list *names, bool wanted[BENCH_CASES])
+static int select_cases(const bench_run *run, const cli_list *names, bool wanted[BENCH_CASES])
 {
     char words[1024] = "";
     size_t used = 0;
     int32_t found;
     for (size_t i = 0; i < BENCH_CASES; i++) {
-        wanted[i] =
-            names->count == 0 && !bench_cases[i].extra && is_possible(setup, &bench_cases[i]);
+        wanted[i] = names->count == 0 && !bench_cases[i].extra && is_possible(run, &bench_cases[i]);
         used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", i == 0 ? "" : "|",
                                  bench_cases[i].name);
     }
     for (uint32_t k = 0; k < names->count; k++) {
         cli_set(CLI_CHOICE, &found, words, "--case", names->text[k]);
-        if (!is_possible(setup, &bench_cases[found]))
-            return cli_fail("--case: %s is not measured with --shards", names->text[k]);
+        if (!is_possible(run, &bench_cases[found]))
+            return cli_fail("--case: %s is not measured %s", names->text[k],
+                            run->on_host ? "on the host" : "with --shards");
         wanted[found] = true;
     }
     return 0;
@@ -300,6 +315,16 @@ static int check_tune(bool tune)
         if (cli_given(others[i]))
             return cli_fail("--tune: --%s has no meaning with it", others[i]);
     return !tune && cli_given("seconds") ? cli_fail("--seconds: it is only for --tune") : 0;
+}
+
+/* Fails if an option is given that the host has no use for. */
+static int check_host(const bench_run *run, bool tune)
+{
+    if (run->on_host && (tune || run->setup.shards != 0))
+        return cli_fail("--%s: it needs a device, not the host", tune ? "tune" : "shards");
+    return !run->on_host && cli_given("host-threads")
+               ? cli_fail("--host-threads: it is only for --device host")
+               : 0;
 }
 
 int cls_cmd_bench(int argc, char **argv)
@@ -335,7 +360,10 @@ int cls_cmd_bench(int argc, char **argv)
         {"seconds", CLI_UINT, &limit, "N",
          "with --tune, try no further shape after this time (default 60)"},
         {"json", CLI_FLAG, &json, NULL, "print an array of objects; with --tune an object"},
-        CLI_DEVICE(&device),
+        CLI_DEVICE_OR_HOST(&device),
+        {"host-threads", CLI_UINT, &context.host_threads, "N",
+         "with --device host: threads that sample rows side by side; 0: all processors (default "
+         "1)"},
         CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
         CLI_NO_OPTION};
@@ -346,9 +374,14 @@ int cls_cmd_bench(int argc, char **argv)
     cli_parse(argc, argv, "bench [OPTION]...", about, options);
     setup->dtype = (cls_dtype)dtype;
     context.dtypes = 1u << dtype;
-    if (check_tune(tune) || check_setup(setup) || select_cases(setup, &names, wanted))
+    run.on_host = cli_on_host(device);
+    if (check_tune(tune) || check_setup(setup) || check_host(&run, tune) ||
+        select_cases(&run, &names, wanted))
         return 1;
-    cli_find_device(device, &context, &run.target);
+    if (run.on_host)
+        run.target.device.name = "the host";
+    else
+        cli_find_device(device, &context, &run.target);
     cli_catch_interrupt();
     return tune ? bench_tune(&run, limit, json) : run_bench(&run, wanted, json);
 }

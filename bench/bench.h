@@ -7,6 +7,7 @@
  *     setup.c     holds them on host and device
  *     floor.c     finds the fastest plain read of the logits
  *     measure.c   verifies a step against the reference, then times it
+ *     host.c      times a step of the host
  *     events.c    times a step and the floor by the device's clock
  *     drafts.c    verifies and times the verification of drafts
  *     shards.c    times the steps of a vocabulary that is split over shards
@@ -206,7 +207,7 @@ double bench_clock(void);
 double bench_median(double *times, size_t n);
 
 /* Reads a buffer, and waits for it. */
-int bench_read(const bench_setup *setup, cl_mem from, size_t size, void *to);
+int bench_read(const bench_setup *setup, const cls_buffer *from, size_t size, void *to);
 
 #define BENCH_PARTS 3 /* the most parts of a round */
 
@@ -285,6 +286,9 @@ int bench_write_mask(bench_setup *setup, bench_mask kind);
 int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler);
 int bench_make_sampler(bench_setup *setup, uint32_t window);
 
+/* Whether the steps run on the host. Its buffers are memory then, and it has no floor's kernel. */
+bool bench_is_host(const bench_setup *setup);
+
 /* Returns memory of the host as a buffer. */
 cls_buffer bench_memory(void *memory, size_t size);
 
@@ -295,6 +299,11 @@ bench_setup bench_twin(const bench_setup *setup, uint32_t row);
 /* Creates the buffer for kept sets, unless the case writes none or the buffer is there. The sampler
  * is created again, for such cases. */
 int bench_make_kept(bench_setup *setup, const bench_case *c);
+
+/* ------------------------------------------------------------------ host.c */
+
+/* Times steps and the floor, a read of the logits by one thread, in turn. */
+int bench_time_host(const bench_setup *setup, const bench_steps *steps, bench_result *result);
 
 /* ---------------------------------------------------------------- events.c */
 
@@ -371,6 +380,7 @@ typedef struct bench_run {
     bench_setup setup; /* the values of the options, and what bench_measure() opens */
     const cls_context_options *options;
     cli_target target; /* the device, which bench_measure() opens */
+    bool on_host;      /* whether the target is the host */
     bool is_open;      /* whether the device and the setup are */
     bench_floor floor;
     int written; /* the bench_rows in the setup's buffers, plus 1; 0: there are none yet */

@@ -212,7 +212,7 @@ static int run(void *of)
 {
     verification *const v = of;
     return enqueue(of, v->setup.on->queue, NULL) ||
-           bench_read(&v->setup, v->to.buffer, outputs_of(v) * sizeof(int32_t), v->out);
+           bench_read(&v->setup, &v->to, outputs_of(v) * sizeof(int32_t), v->out);
 }
 
 enum { NUMBERS = ROWS + 6 }; /* in the outputs of one request */

@@ -433,9 +433,8 @@ def tests(r):
     known = r.state.setdefault("tests", {})
     names = r.plan["tests"]
     if names is None:
-        _, output = r.run(
-            ["make", "-s", "-f", os.path.join(r.options.source, "bench/show-tests.mk")], 60
-        )
+        shown = os.path.join(r.options.source, "bench/show-tests.mk")
+        _, output = r.run(["make", "-s", "-f", shown, "show-single-tests"], 60)
         names = output.split()
     else:
         makefile = read(r.path("Makefile"))

@@ -6,6 +6,10 @@ llama-cpp-python), where they are installed.
     peers.py --batches 1,16,256 [--vocab 128256] [--dtype f32] [--runs N]
              [--clsample COMMAND]   also `clsample bench` of the same cases, in the same run
     peers.py --build        only compiles what FlashInfer compiles at its first calls
+    peers.py --kept --clsample COMMAND
+             times nothing: compares how many tokens each side of each case keeps of the same rows,
+             and fails if they differ. The sides are a definition of the case's chain, clsample on
+             the host with the parameters of its bench, and what is installed.
 
 Prints an array of objects: library, version, function, case (the case of clsample bench that does
 the same; null: none does), batch, vocab, dtype, runs, and medians in microseconds:
@@ -27,8 +31,10 @@ import math
 import os
 import random
 import statistics
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 import types
 
@@ -84,6 +90,7 @@ class Inputs:
 
         self.torch = torch
         self.batch = batch
+        self.counts = False  # llama.cpp's samplers return how many tokens they keep
         self.language = rows(language, batch)
         self.flat = rows(flat, batch)
         self.rows = rows
@@ -91,6 +98,9 @@ class Inputs:
         # About Zipf's law, as in the bench.
         share = torch.rand(batch, HISTORY)
         self.history = (language.shape[1] ** share).long().sub(1).to(device)
+
+    def draw(self, probs):
+        return self.torch.multinomial(probs, 1)
 
     def drafts(self):
         """Targets [batch, drafts + 1, vocab], and drafts of a model that mostly has their
@@ -115,7 +125,7 @@ def of_pytorch(torch, i):
     def top_p(sorted_logits, ids):
         probs = torch.softmax(sorted_logits.float(), -1)
         before = torch.cumsum(probs, -1) - probs
-        drawn = torch.multinomial(probs.masked_fill(before > TOP_P, 0.0), 1)
+        drawn = i.draw(probs.masked_fill(before > TOP_P, 0.0))
         return ids.gather(1, drawn)
 
     def chain():
@@ -138,10 +148,10 @@ def of_pytorch(torch, i):
         y, ids = torch.topk(i.flat / TEMPERATURE, min(SIGMA_TOP_K, x.shape[1]))
         least = y[:, :1] - SIGMA * (i.flat / TEMPERATURE).std(1, keepdim=True)
         probs = torch.softmax(y.masked_fill(y < least, -math.inf), -1)
-        return ids.gather(1, torch.multinomial(probs, 1))
+        return ids.gather(1, i.draw(probs))
 
     def plain():
-        return torch.multinomial(torch.softmax(x.float() / TEMPERATURE, -1), 1)
+        return i.draw(torch.softmax(x.float() / TEMPERATURE, -1))
 
     yield "argmax", "greedy", lambda: torch.argmax(x, -1)
     yield "topk", None, lambda: torch.topk(x, min(TOP_K, x.shape[1]))[1]
@@ -219,13 +229,18 @@ def of_llama(llama, torch, i):
                 llama.llama_sampler_accept(self.chain, int(token))
 
         def draw(self, rows):
-            return [self.token(row) for row in rows]
+            return [self.token(row) if not i.counts else self.count(row) for row in rows]
+
+        def count(self, row):
+            self.token(row)  # which leaves tokens of probability 0 behind top-n-sigma
+            return int((self.data["p"][: self.size] > 0).sum())
 
         def token(self, row):
             self.data["id"], self.data["logit"] = ids, row
             pointer = self.data.ctypes.data_as(ctypes.POINTER(llama.llama_token_data))
             array = llama.llama_token_data_array(pointer, vocab, -1, False)
             llama.llama_sampler_apply(self.chain, ctypes.byref(array))
+            self.size = array.size
             return int(self.data["id"][array.selected])
 
     def sampler(stages, rows, history=()):
@@ -234,7 +249,10 @@ def of_llama(llama, torch, i):
 
         def call():
             drawn = pool.map(lambda pair: pair[0].draw(pair[1]), zip(chains, parts))
-            return torch.tensor([token for tokens in drawn for token in tokens])
+            tokens = [0] * len(rows)
+            for n, part in enumerate(drawn):
+                tokens[n::threads] = part
+            return torch.tensor(tokens)
 
         return call
 
@@ -395,6 +413,123 @@ def run_batch(options, torch, cuda, rows, batch):
             yield {**name, "function": None, "case": None, **about, **fail(failure)}
 
 
+# ------------------------------------------------------------------------- what is kept
+
+TOP_K_TOP_P = [("temperature", TEMPERATURE), ("top_k", TOP_K), ("top_p", TOP_P)]
+CHAINS = {  # in order
+    "topk": TOP_K_TOP_P,
+    "plain": [("temperature", TEMPERATURE)],
+    "topp_peaked": [("top_p", TOP_P)],
+    "topp_flat": [("top_p", TOP_P)],
+    "penalties": [("penalties", None), *TOP_K_TOP_P],
+    "sigma": [("sigma", SIGMA), ("top_k", SIGMA_TOP_K), ("temperature", TEMPERATURE)],
+}
+FLAT = ("topp_flat", "sigma")  # the cases of flat rows
+
+
+def kept_by_definition(chain, row, history):
+    """How many tokens of a row a chain keeps."""
+    logits = list(row)
+    for stage, value in chain:
+        if stage == "penalties":
+            for token in set(history):
+                penalty = 1 / REPETITION if logits[token] > 0 else REPETITION
+                logits[token] *= penalty
+                logits[token] -= FREQUENCY * history.count(token) + PRESENCE
+        elif stage == "temperature":
+            logits = [z / value for z in logits]
+        elif stage == "sigma":
+            least = max(logits) - value * statistics.pstdev(logits)
+            logits = [z for z in logits if z >= least]
+        elif stage == "top_k":
+            logits = sorted(logits, reverse=True)[:value]
+        elif stage == "top_p":
+            logits.sort(reverse=True)
+            weights = [math.exp(z - logits[0]) for z in logits]
+            whole, before, n = sum(weights), 0.0, 0
+            while n < len(weights) and before < value * whole:
+                before += weights[n]
+                n += 1
+            del logits[n:]
+    return len(logits)
+
+
+def write_npy(path, kind, rows):
+    shape = f"({len(rows)}, {len(rows[0])})"
+    head = f"{{'descr': '<{kind}4', 'fortran_order': False, 'shape': {shape}}}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+        for row in rows:
+            file.write(struct.pack(f"<{len(row)}{kind}", *row))
+
+
+def parameters_of_bench(command):
+    """The options of clsample sample for each case of the bench."""
+    bench = [command, "bench", "--json", "--batch=1", "--vocab=64", "--runs=1", "--history=2"]
+    cases = [f"--case={case}" for case in CHAINS]
+    found = json.loads(subprocess.check_output([*bench, *cases]))
+    pairs = {one["case"]: [pair.split("=") for pair in one["parameters"].split()] for one in found}
+    return {
+        case: [f"--{name.replace('_', '-')}={value}" for name, value in pairs[case]]
+        for case in CHAINS
+    }
+
+
+def kept_by_clsample(command, arguments, rows, history):
+    """By clsample on the host."""
+    with tempfile.TemporaryDirectory() as folder:
+        logits, prompt = os.path.join(folder, "logits.npy"), os.path.join(folder, "prompt.npy")
+        write_npy(logits, "f", rows)
+        write_npy(prompt, "i", [history] * len(rows))
+        sample = [command, "sample", "--device=host", "--json", f"--logits={logits}"]
+        sample += [f"--prompt={prompt}", f"--kept-set={len(rows[0])}", *arguments]
+        drawn = json.loads(subprocess.check_output(sample))
+    return [row["kept_count"] for row in drawn]
+
+
+def kept_by_libraries(found, language, flat, history):
+    """By the libraries that are installed, on the CPU: yields a library, a case and its numbers."""
+    try:
+        import torch
+    except ImportError:
+        return
+    sources = [torch.tensor(rows) for rows in (language, flat)]
+    inputs = Inputs(torch, "cpu", torch.float32, *sources, len(language))
+    inputs.history = torch.tensor([history] * len(language))
+    inputs.counts = True
+    inputs.draw = lambda probs: found.append((probs > 0).sum(-1).tolist()) or probs.argmax(-1, True)
+    for library, _, functions, error in libraries(torch, False):
+        for function, case, call in functions(inputs) if error is None else ():
+            if case in CHAINS:
+                numbers = call()
+                yield library, case, found.pop() if found else numbers.tolist()
+
+
+def compare_kept(command):
+    """Prints what each side of each case keeps, and returns 1 if they differ in a case."""
+    chance, vocab, count = random.Random(3), 3000, 4
+    flat = [[chance.gauss(0, 1) for _ in range(vocab)] for _ in range(count)]
+    language = [
+        [3.5 * chance.gauss(0, 1) - 0.5 * math.log(1 + t) for t in range(vocab)]
+        for _ in range(count)
+    ]
+    history = [int(vocab ** chance.random()) - 1 for _ in range(HISTORY)]
+    sides = {case: {} for case in CHAINS}
+    arguments = parameters_of_bench(command)
+    for case, chain in CHAINS.items():
+        rows = flat if case in FLAT else language
+        sides[case]["definition"] = [kept_by_definition(chain, row, history) for row in rows]
+        sides[case]["clsample"] = kept_by_clsample(command, arguments[case], rows, history)
+    for library, case, numbers in kept_by_libraries([], language, flat, history):
+        sides[case][library] = numbers
+    print(json.dumps(sides, indent=1))
+    differ = [case for case, by in sides.items() if len(set(map(tuple, by.values()))) != 1]
+    for case in differ:
+        print(f"peers.py: {case}: the sides keep different numbers of tokens", file=sys.stderr)
+    return 1 if differ else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--vocab", type=int, default=128256)
@@ -403,7 +538,12 @@ def main():
     parser.add_argument("--runs", type=int, default=201)
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--clsample")
+    parser.add_argument("--kept", action="store_true")
     options = parser.parse_args()
+    if options.kept and options.clsample is None:
+        parser.error("--kept needs --clsample")
+    if options.kept:
+        return compare_kept(options.clsample)
     try:
         import torch
     except ImportError as error:

@@ -6,9 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool bench_is_host(const bench_setup *setup) { return setup->on->cl == NULL; }
+
+cls_buffer bench_memory(void *memory, size_t size)
+{
+    return (cls_buffer){.pointer = memory, .size = size, .kind = CLS_BUFFER_HOST};
+}
+
 static cls_buffer new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 {
     cls_buffer b = {.buffer = NULL};
+    if (bench_is_host(setup))
+        return bench_memory(cli_alloc(size, 1), size);
     if (*error == CL_SUCCESS)
         b.buffer = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error);
     return b;
@@ -18,11 +27,18 @@ static void release_buffer(const cls_buffer *b)
 {
     if (b->buffer != NULL)
         clReleaseMemObject(b->buffer);
+    cli_free(b->pointer);
 }
 
-cls_buffer bench_memory(void *memory, size_t size)
+static int write_buffer(const bench_setup *setup, const cls_buffer *to, size_t size,
+                        const void *from, const char *what)
 {
-    return (cls_buffer){.pointer = memory, .size = size, .kind = CLS_BUFFER_HOST};
+    if (!bench_is_host(setup))
+        return cli_try_opencl(clEnqueueWriteBuffer(setup->on->queue, to->buffer, CL_TRUE, 0, size,
+                                                   from, 0, NULL, NULL),
+                              what);
+    memcpy(to->pointer, from, size);
+    return 0;
 }
 
 bench_setup bench_twin(const bench_setup *setup, uint32_t row)
@@ -58,7 +74,7 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
                            : CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
                                  (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
     const cls_status status = cls_sampler_create(setup->on->context, &options, sampler);
-    if (setup->on->cl != NULL) /* the host compiles nothing */
+    if (!bench_is_host(setup)) /* the host compiles nothing */
         cli_compile_done(status);
     return cli_try(status, "bench: creating the sampler");
 }
@@ -146,23 +162,19 @@ static int fill_history(void *of, uint32_t row)
 
 int bench_write_rows(bench_setup *setup, bench_rows kind)
 {
-    cl_int error;
     const uint32_t rows = setup->batch + setup->spare;
     if (bench_fill_rows(setup->rows, setup->dtype, rows, setup->vocab, kind) ||
         bench_each(rows, fill_history, setup))
         return 1;
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->logits.buffer, CL_TRUE, 0, setup->size,
-                                 setup->rows, 0, NULL, NULL);
-    return cli_try_opencl(error, "bench: writing the logits");
+    return write_buffer(setup, &setup->logits, setup->size, setup->rows,
+                        "bench: writing the logits");
 }
 
 int bench_write_mask(bench_setup *setup, bench_mask kind)
 {
-    cl_int error;
     if (kind == BENCH_ALL)
         return 0;
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask.buffer, CL_TRUE, 0, mask_size(setup),
-                                 setup->mask_words, 0, NULL, NULL);
-    return cli_try_opencl(error, "bench: writing the mask");
+    return write_buffer(setup, &setup->mask, mask_size(setup), setup->mask_words,
+                        "bench: writing the mask");
 }

@@ -98,7 +98,8 @@ static int begin(void *of)
 static int compare_tokens(split_case *p)
 {
     const uint32_t batch = p->setup->batch;
-    if (bench_read(p->setup, p->tokens, p->setup->shards * batch * sizeof(int32_t), p->split))
+    if (bench_read(p->setup, &(cls_buffer){.buffer = p->tokens},
+                   p->setup->shards * batch * sizeof(int32_t), p->split))
         return 1;
     for (uint32_t i = 0; i < p->setup->shards; i++)
         for (uint32_t row = 0; row < batch; row++)

@@ -13,10 +13,10 @@ static json_t *device_time(double us) { return us > 0.0 ? json_real(us) : json_n
 json_t *bench_json_case(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
                         const bench_result *r)
 {
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:s, s:f, s:s}",
-                     "case", c->name, "floor_us", r->floor_us, "step_us", r->step_us, "ratio",
-                     r->step_us / r->floor_us, "empty_us", r->empty_us, "floor_device_us",
-                     device_time(r->floor_device_us), "step_device_us",
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:s, s:f, s:s}",
+                     "case", c->name, "parameters", c->params, "floor_us", r->floor_us, "step_us",
+                     r->step_us, "ratio", r->step_us / r->floor_us, "empty_us", r->empty_us,
+                     "floor_device_us", device_time(r->floor_device_us), "step_device_us",
                      device_time(r->step_device_us), "launches", (json_int_t)r->launches,
                      "host_bytes", (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs,
                      "history", (json_int_t)bench_history(setup, c), "history_ids",
@@ -154,11 +154,16 @@ static int print_about(const bench_setup *setup, const cli_target *target, const
                                                                       : setup->batch;
     cls_device_info info;
     cls_device_info_init(&info);
-    printf("%s, device %u\n[%u, %u] %s", target->device.name, (unsigned)target->index,
-           (unsigned)rows, (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype));
-    if (!starts && cli_try(cls_context_info(target->context, &info), "bench"))
+    printf("%s", target->device.name);
+    if (target->cl != NULL || starts)
+        printf(", device %u", (unsigned)target->index);
+    printf("\n[%u, %u] %s", (unsigned)rows, (unsigned)setup->vocab,
+           cli_dtype_name((int32_t)setup->dtype));
+    if (target->cl == NULL && !starts)
+        printf("; ");
+    else if (!starts && cli_try(cls_context_info(target->context, &info), "bench"))
         return 1;
-    if (!starts)
+    else if (!starts)
         printf("; work-group %u, vector %u; ", (unsigned)info.work_group, (unsigned)info.vector);
     cli_put(starts ? "\n" : setup->shards != 0 ? "{shards} shards\n" : "floor: {floor}\n", first);
     printf("%s\n%s", t->about, t->head);

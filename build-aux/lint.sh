@@ -12,7 +12,7 @@ if ! git ls-files --error-unmatch build-aux/lint.sh >/dev/null 2>&1; then
     exit 77
 fi
 sources=$(git ls-files '*.c' '*.h' '*.cl')
-scripts=$(git ls-files '*.sh' '*.awk' '*.py' bootstrap .ci/run tests/run)
+scripts=$(git ls-files '*.sh' '*.awk' '*.py' bootstrap .ci/run .ci/release tests/run)
 pages=$(git ls-files '*.md' NEWS)
 failed=0
 

@@ -42,6 +42,9 @@ void cli_warn(const char *format, ...);
 /* The exit status of a command that cannot run. */
 extern int cli_failure;
 
+/* The library's message, in which the fields of a cls_context_options are the command's options. */
+const char *cli_reason(void);
+
 /* Fail if the call that returned this status failed, with what was attempted and the library's
  * message, or OpenCL's number. */
 int cli_try(cls_status status, const char *what);
@@ -109,6 +112,7 @@ typedef enum cli_type {
     CLI_UINT64,  /* uint64_t */
     CLI_FLOAT,   /* float */
     CLI_CHOICE,  /* int32_t: the index of a word of `meta` */
+    CLI_CHOICES, /* uint64_t: bits of the words of `meta` that commas separate */
     CLI_LIST     /* cli_list: the option may be repeated, and each use adds its text */
 } cli_type;
 
@@ -123,8 +127,8 @@ typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_type type;
     void *value;      /* a variable of that type; unchanged if the option is absent */
-    const char *meta; /* the name of the value in --help, or NULL; CLI_CHOICE: NAME=words, or the
-                         words alone, which are separated by | */
+    const char *meta; /* the name of the value in --help, or NULL; CLI_CHOICE and CLI_CHOICES:
+                         NAME=words, or the words alone, which are separated by | */
     const char *help; /* a phrase; NULL: --help omits the option, since it is another name of one */
 } cli_option;
 
@@ -170,8 +174,6 @@ void cli_set(cli_type type, void *value, const char *meta, const char *what, con
 /* What a path names. Opening a regular file waits for nobody, as opening a pipe does. */
 typedef enum cli_file_kind { CLI_NO_FILE, CLI_REGULAR, CLI_OTHER } cli_file_kind;
 cli_file_kind cli_kind_of(const char *path);
-
-bool cli_ends_with(const char *path, const char *end);
 
 /* A selection of the rows of all files of a command, in the order in which they were selected.
  * row NULL: all rows. */

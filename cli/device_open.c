@@ -10,9 +10,41 @@
 
 #include "cli.h"
 
+const char *cli_reason(void)
+{
+    static const char *const names[][2] = {{"options->binary or cache_dir", "--cache-dir"},
+                                           {"options->tier", "--tier"},
+                                           {"CLS_TIER_SUBGROUPS", "subgroups"},
+                                           {"options->max_work_group", "--max-work-group"},
+                                           {"options->max_local_mem_size", "--max-local-mem"},
+                                           {"options->max_parameter_size", "--max-parameters"},
+                                           {"options->cache_dir", "--cache-dir"},
+                                           {"options->work_group", "--work-group"},
+                                           {"options->row_group", "--row-group"},
+                                           {"options->vector", "--vector"},
+                                           {"options->shortlist", "--shortlist"},
+                                           {"options->groups_per_unit", "--groups-per-unit"}};
+    static char text[1024];
+    const char *at = cls_error_message();
+    size_t n = 0;
+    while (*at != '\0' && n + 1 < sizeof text) {
+        size_t i = 0;
+        while (i < sizeof names / sizeof *names && strncmp(at, names[i][0], strlen(names[i][0])))
+            i++;
+        if (i == sizeof names / sizeof *names) {
+            text[n++] = *at++;
+            continue;
+        }
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s", names[i][1]);
+        at += strlen(names[i][0]);
+    }
+    text[n < sizeof text ? n : sizeof text - 1] = '\0';
+    return text;
+}
+
 int cli_try(cls_status status, const char *what)
 {
-    return status == CLS_OK ? 0 : cli_fail("%s: %s", what, cls_error_message());
+    return status == CLS_OK ? 0 : cli_fail("%s: %s", what, cli_reason());
 }
 
 int cli_try_opencl(cl_int error, const char *what)
@@ -145,6 +177,14 @@ int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
     return cli_try_opencl(error, target->device.name);
 }
 
+/* Says why a folder gets no kernels where the driver does not give them. */
+static void check_stored(const cls_context *context, const char *dir)
+{
+    size_t size = 0;
+    if (dir != NULL && cls_context_export(context, NULL, &size) != CLS_OK)
+        cli_warn("--cache-dir: no kernels are stored: %s", cls_error_message());
+}
+
 int cli_open_context(cli_target *target, const cls_context_options *options)
 {
     cls_context_options all = *options;
@@ -154,9 +194,12 @@ int cli_open_context(cli_target *target, const cls_context_options *options)
     all.build_log_stays = 1;
     all.cache_always = 1; /* also where the driver has a cache */
     all.progress = show_progress;
-    return cli_try(
+    const int failed = cli_try(
         cli_compile_done(cls_context_create(target->cl, target->device.id, &all, &target->context)),
         target->device.name);
+    if (!failed)
+        check_stored(target->context, options->cache_dir);
+    return failed;
 }
 
 int cli_open(const char *which, const cls_context_options *options,

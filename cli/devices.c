@@ -96,7 +96,7 @@ static void describe(cl_device_id id, json_t *platform, const cls_context_option
                                        (json_int_t)info.vector, "shortlist",
                                        (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier),
                                        "subgroups", cli_subgroups_name(info.subgroups))
-                           : json_pack("{s:o}", "reason", cli_text(cls_error_message())));
+                           : json_pack("{s:o}", "reason", cli_text(cli_reason())));
 }
 
 static void add_platform(cl_platform_id platform, const cls_context_options *options,

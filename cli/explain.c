@@ -13,7 +13,7 @@
 /* The values of the options. */
 typedef struct command {
     cli_request request;
-    const char *pieces_path, *plot;
+    const char *pieces_path;
     uint32_t top;
     bool json;
 } command;
@@ -124,9 +124,9 @@ static void free_stages(cli_explained *e)
     }
 }
 
-static int explain(command *q)
+static void explain(const command *q)
 {
-    cli_request *const request = &q->request;
+    const cli_request *const request = &q->request;
     const uint32_t top = q->top < request->vocab ? q->top : request->vocab;
     json_t *const array = json_array();
     cli_pieces pieces = {0};
@@ -145,10 +145,7 @@ static int explain(command *q)
         cli_explained e;
         const cli_probe probe = run_probe(&host, &script.statement[script.count - 1], r);
         cli_explain(&probe, top, &e);
-        e.row = cli_row_number(&request->picked, r);
         cls_sampler_destroy(probe.sampler);
-        if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
-            return 1;
         if (q->json)
             json_array_append_new(array, row_json(request, r, &e));
         else
@@ -158,7 +155,6 @@ static int explain(command *q)
     if (q->json)
         cli_print_json(json_array_size(array) == 1 ? json_array_get(array, 0) : array);
     run_close(&host);
-    return 0;
 }
 
 int cls_cmd_explain(int argc, char **argv)
@@ -171,25 +167,18 @@ int cls_cmd_explain(int argc, char **argv)
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)"},
         {"pieces", CLI_INPUT, &q.pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c"},
-        {"plot", CLI_OUTPUT, &q.plot, "OUT.png|OUT.svg",
-         "plot probability by rank after each stage, by gnuplot"},
         {"json", CLI_FLAG, &q.json, NULL, "print an object, or an array of those of several rows"},
         CLI_NO_OPTION};
     cli_request_default(&q.request);
     cli_parse(argc, argv, "explain --logits FILE.npy [OPTION]...", about, options);
-    if (q.plot != NULL)
-        cli_plot_check(q.plot);
     if (q.request.rows_text.count == 0)
         cli_set(CLI_LIST, &q.request.rows_text, NULL, NULL, "0");
     cli_request_read(&q.request);
-    if (q.plot != NULL && q.request.rows != 1)
-        cli_die("--plot: it shows one row, but %s selects %" PRIu32, q.request.picked.option,
-                q.request.rows);
     for (uint32_t i = 0; i < q.request.rows; i++)
         if (q.request.rules[i].post_thinking != NULL)
             cli_die("explain shows the stages of one phase: give the parameters of the row's "
                     "phase, without \"post_thinking\"");
-    const int code = explain(&q);
+    explain(&q);
     cls_grammar_destroy(q.request.grammar);
-    return code;
+    return 0;
 }

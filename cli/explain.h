@@ -3,7 +3,6 @@
  *
  *     explain.c         the command; prints the stages as a table or as JSON
  *     explain_stages.c  samples the row on the host once for each stage
- *     explain_plot.c    plots the probabilities by gnuplot
  */
 #ifndef CLS_CLI_EXPLAIN_H
 #define CLS_CLI_EXPLAIN_H
@@ -27,7 +26,6 @@ typedef struct cli_shown {
 } cli_shown;
 
 typedef struct cli_explained {
-    uint32_t row; /* for the plot's title */
     uint32_t vocab, count;
     cli_shown stage[CLI_MOST_STAGES];
     int32_t token, status;
@@ -60,10 +58,5 @@ cli_probed cli_probe_row(const cli_probe *probe, const cls_params *params, const
 
 /* top: how many tokens to list after each stage. */
 void cli_explain(const cli_probe *probe, uint32_t top, cli_explained *explained);
-
-/* Plots probability by rank after each stage. The path ends with .png or .svg, which decides the
- * format; cli_plot_check() fails on other paths. */
-void cli_plot_check(const char *path);
-int cli_plot(const char *path, const cli_explained *explained, const cli_pieces *pieces);
 
 #endif

@@ -3,6 +3,7 @@
  * "end_ids": [ID, ...]}, with an object for each state, from state 0 on. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,57 @@ static int by_id(const void *a, const void *b)
 {
     const int32_t x = ((const transition *)a)->id, y = ((const transition *)b)->id;
     return (x > y) - (x < y);
+}
+
+const char *cli_grammar_fault(const cls_grammar_options *o, const char *final, const char *end)
+{
+    static char text[256];
+    bool *const ends = cli_alloc(o->vocab, sizeof *ends);
+    if (o->states == 0)
+        return "there is no state";
+    for (uint32_t i = 0; i < o->end_ids.count; i++) {
+        const int32_t id = o->end_ids.ids[i];
+        if (id < 0 || (uint32_t)id >= o->vocab) {
+            snprintf(text, sizeof text,
+                     "%s: %" PRId32 " is not a token of a vocabulary of %" PRIu32, end, id,
+                     o->vocab);
+            return text;
+        }
+        ends[id] = true;
+    }
+    for (uint32_t s = 0; s < o->states; s++) {
+        const bool is_final = o->final_states[s] != 0;
+        int n = snprintf(text, sizeof text, "state %" PRIu32, s);
+        char *const to = text + n;
+        const size_t room = sizeof text - (size_t)n;
+        if (is_final && o->end_ids.count == 0) {
+            snprintf(to, room, " is final, but %s has no token", end);
+            return text;
+        }
+        if (o->offsets[s] == o->offsets[s + 1] && !is_final) {
+            snprintf(to, room, " has no transition, and is not in %s", final);
+            return text;
+        }
+        for (uint64_t i = o->offsets[s]; i < o->offsets[s + 1]; i++) {
+            const int32_t id = o->ids[i];
+            if (id < 0 || (uint32_t)id >= o->vocab)
+                snprintf(to, room, ": %" PRId32 " is not a token of a vocabulary of %" PRIu32, id,
+                         o->vocab);
+            else if (i > o->offsets[s] && id == o->ids[i - 1])
+                snprintf(to, room, " has token %" PRId32 " twice", id);
+            else if (o->next[i] >= o->states)
+                snprintf(to, room,
+                         ": token %" PRId32 " leads to state %" PRIu32
+                         ", and the last one is %" PRIu32,
+                         id, o->next[i], o->states - 1);
+            else if (ends[id])
+                snprintf(to, room, ": token %" PRId32 " is in %s, too", id, end);
+            else
+                continue;
+            return text;
+        }
+    }
+    return NULL;
 }
 
 /* The number that a text is, or -1. */
@@ -95,7 +147,8 @@ static void read_final(const char *path, json_t *final, cls_grammar_options *o)
     {
         const json_int_t state = json_is_integer(value) ? json_integer_value(value) : -1;
         if (state < 0 || state >= (json_int_t)o->states)
-            cli_die("%s: \"final\"[%zu] is none of the %" PRIu32 " states", path, i, o->states);
+            cli_die("%s: \"final\"[%zu] is not a state: there %s %" PRIu32, path, i,
+                    o->states == 1 ? "is" : "are", o->states);
         flags[state] = 1;
     }
     o->final_states = flags;
@@ -148,8 +201,14 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
     read_transitions(path, member(path, object, keys[0]), &o);
     read_final(path, member(path, object, keys[1]), &o);
     value = member(path, object, keys[2]);
-    if (value != NULL)
-        cli_ids_from_json("\"end_ids\"", value, &o.end_ids);
+    if (value != NULL) {
+        char what[PATH_MAX + 16];
+        snprintf(what, sizeof what, "%s: \"end_ids\"", path);
+        cli_ids_from_json(what, value, &o.end_ids);
+    }
+    const char *const fault = cli_grammar_fault(&o, "\"final\"", "\"end_ids\"");
+    if (fault != NULL)
+        cli_die("%s: %s", path, fault);
     if (cls_grammar_create(&o, &grammar) != CLS_OK)
         cli_die("%s: %s", path, cls_error_message());
     json_decref(object);

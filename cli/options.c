@@ -122,6 +122,22 @@ static void set_choice(int32_t *value, const char *meta, const char *what, const
     }
 }
 
+static void set_choices(uint64_t *bits, const char *meta, const char *what, const char *text)
+{
+    *bits = 0;
+    for (;; text++) {
+        const size_t length = strcspn(text, ",");
+        char word[64];
+        int32_t i;
+        snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 63, text);
+        set_choice(&i, meta, what, word);
+        *bits |= UINT64_C(1) << i % 64;
+        text += length;
+        if (*text == '\0')
+            return;
+    }
+}
+
 void cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text)
 {
     uint64_t x;
@@ -156,6 +172,9 @@ void cli_set(cli_type type, void *value, const char *meta, const char *what, con
     case CLI_CHOICE:
         set_choice(value, meta, what, text);
         break;
+    case CLI_CHOICES:
+        set_choices(value, meta, what, text);
+        break;
     case CLI_LIST:
         list = value;
         list->text = cli_grow(list->text, list->count + (size_t)1, sizeof *list->text);
@@ -169,12 +188,6 @@ cli_file_kind cli_kind_of(const char *path)
 {
     struct stat file;
     return stat(path, &file) != 0 ? CLI_NO_FILE : S_ISREG(file.st_mode) ? CLI_REGULAR : CLI_OTHER;
-}
-
-bool cli_ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
 }
 
 static bool is_same_inode(const struct stat *a, const struct stat *b)

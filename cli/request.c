@@ -10,6 +10,7 @@
 
 /* The most rows of --rows, which are listed before a file is read. */
 #define MOST_PICKED (1u << 24)
+#define MOST_ROWS 65535u
 
 static cli_rows rows_of(const cli_request *q)
 {
@@ -182,6 +183,9 @@ void cli_request_read(cli_request *q)
     cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked);
     cli_array_open(CLI_LOGITS, q->path[CLI_LOGITS], q->dtype, &npy, logits);
     cli_array_read(&npy, &q->picked, logits);
+    if (logits->rows > MOST_ROWS)
+        cli_die("%s: %" PRIu32 " rows are more than the %u of a step; select some by --rows",
+                q->path[CLI_LOGITS], logits->rows, MOST_ROWS);
     q->rows = logits->rows;
     q->vocab = logits->width;
     q->forces = cli_alloc(q->rows, sizeof *q->forces);
@@ -316,7 +320,7 @@ run_script cli_request_script(const cli_request *q, const char *text)
         run_statement *const s = &script.statement[i];
         if (strcmp(s->verb, "begin") == 0 || strcmp(s->verb, "force") == 0) {
             char *const label = cli_alloc(32, 1);
-            row = (uint32_t)run_number(s, "", 0);
+            row = run_count(s, "", 0);
             snprintf(label, 32, "row %" PRIu32, cli_row_number(&q->picked, row));
             s->label = label;
         } else {

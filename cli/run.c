@@ -358,33 +358,6 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
 
 /* ---------------------------------------------------------------------- shrink */
 
-/* Expands the random statements of a script, to whose seeds a number is added, with so many calls
- * at most. */
-static run_script expanded(const run_script *script, uint32_t add_to_seed, uint32_t most_calls)
-{
-    run_script all = {.path = script->path};
-    const run_statement *sampler = NULL;
-    for (uint32_t i = 0; i < script->count; i++) {
-        const run_statement *const s = &script->statement[i];
-        run_script part = {.statement = &script->statement[i], .count = 1};
-        if (strcmp(s->verb, "sampler") == 0)
-            sampler = s;
-        if (strcmp(s->verb, "random") == 0) {
-            if (sampler == NULL)
-                run_die(s, "there is no sampler yet");
-            part = run_parse(script->path, run_random(s, sampler, add_to_seed, most_calls));
-            for (uint32_t k = 0; k < part.count; k++) {
-                part.statement[k].line = s->line;
-                part.statement[k].is_random = true;
-            }
-        }
-        all.statement = cli_grow(all.statement, (size_t)all.count + part.count, sizeof *s);
-        memcpy(all.statement + all.count, part.statement, part.count * sizeof *s);
-        all.count += part.count;
-    }
-    return all;
-}
-
 /* Whether a script still fails; side NULL: by a test's judge. */
 static bool fails(run_side *host, run_side *side, const run_script *script, difference *d)
 {
@@ -468,9 +441,10 @@ static void print_script(const run_side *host, const run_script *script, const d
 /* --------------------------------------------------------------------- command */
 
 typedef struct command {
-    const char *device, *sides;
+    const char *device;
+    uint64_t sides; /* bits of known_sides */
     uint32_t seeds, first_seed, calls;
-    bool shrinks;
+    bool shrinks, compiles_all;
     cls_context_options options;
     run_side side[MOST_SIDES]; /* the first is the host */
     uint32_t count;
@@ -478,48 +452,74 @@ typedef struct command {
     char left_out[400]; /* the first text that a side left out, and why */
 } command;
 
+/* The sides beside the host: SIDE(name, way, shards). `device` is the first. */
+#define SIDES(SIDE) \
+    SIDE("device", RUN_PLAIN, 0) \
+    SIDE("each", RUN_EACH, 0) \
+    SIDE("moved", RUN_MOVED, 0) \
+    SIDE("out-of-order", RUN_OUT_OF_ORDER, 0) \
+    SIDE("ahead", RUN_AHEAD, 0) \
+    SIDE("svm", RUN_SVM, 0) \
+    SIDE("alone", RUN_ALONE, 0) \
+    SIDE("permuted", RUN_PERMUTED, 0) \
+    SIDE("shards-2", RUN_SHARDS, 2) \
+    SIDE("shards-3", RUN_SHARDS, 3) \
+    SIDE("shards-5", RUN_SHARDS, 5) \
+    SIDE("host-each", RUN_EACH, 0) \
+    SIDE("host-moved", RUN_MOVED, 0) \
+    SIDE("host-alone", RUN_ALONE, 0) \
+    SIDE("host-permuted", RUN_PERMUTED, 0) \
+    SIDE("host-threads", RUN_PLAIN, 0)
+#define SIDE_ROW(name, way, shards) {name, way, shards},
+#define SIDE_WORD(name, way, shards) name "|"
+#define SIDE_IN_TEXT(name, way, shards) name ", "
 static const struct known_side {
     const char *name;
     run_way way;
     uint32_t shards;
-} known_sides[] = {
-    {"device", RUN_PLAIN, 0},
-    {"each", RUN_EACH, 0},
-    {"moved", RUN_MOVED, 0},
-    {"out-of-order", RUN_OUT_OF_ORDER, 0},
-    {"ahead", RUN_AHEAD, 0},
-    {"svm", RUN_SVM, 0},
-    {"alone", RUN_ALONE, 0},
-    {"permuted", RUN_PERMUTED, 0},
-    {"shards-2", RUN_SHARDS, 2},
-    {"shards-3", RUN_SHARDS, 3},
-    {"shards-5", RUN_SHARDS, 5},
-    {"host-each", RUN_EACH, 0},
-    {"host-moved", RUN_MOVED, 0},
-    {"host-alone", RUN_ALONE, 0},
-    {"host-permuted", RUN_PERMUTED, 0},
-};
+} known_sides[] = {SIDES(SIDE_ROW)};
 enum { KNOWN_SIDES = sizeof known_sides / sizeof *known_sides };
 
-static bool is_chosen(const command *c, const char *name)
+static bool is_of_host(const struct known_side *k) { return strncmp(k->name, "host", 4) == 0; }
+
+bool run_begins_side(const char *begin, size_t length)
 {
-    if (c->sides == NULL)
-        return strcmp(name, "device") == 0 && c->device != NULL;
-    return strcmp(c->sides, "all") == 0 || run_listed(c->sides, ',', name) != NULL;
+    for (int i = 0; i < KNOWN_SIDES; i++)
+        if (length != 0 && strncmp(known_sides[i].name, begin, length) == 0)
+            return true;
+    return false;
+}
+
+/* --device without a side of the device is the side `device`. */
+static void choose_sides(command *c)
+{
+    bool has_device = false;
+    if (c->sides >> KNOWN_SIDES != 0) /* all */
+        c->sides = ~UINT64_C(0);
+    for (int i = 0; i < KNOWN_SIDES; i++)
+        has_device |= (c->sides >> i & 1) != 0 && !is_of_host(&known_sides[i]);
+    if (c->device != NULL && !has_device)
+        c->sides |= 1;
 }
 
 static void open_sides(command *c)
 {
     c->count = 1;
+    choose_sides(c);
     c->side[0] = (run_side){.name = "host", .on_host = true, .options = c->options};
     for (int i = 0; i < KNOWN_SIDES; i++) {
         const struct known_side *const k = &known_sides[i];
-        if (is_chosen(c, k->name))
-            c->side[c->count++] = (run_side){.name = k->name,
-                                             .way = k->way,
-                                             .most_shards = k->shards,
-                                             .on_host = strncmp(k->name, "host", 4) == 0,
-                                             .options = c->options};
+        if ((c->sides >> i & 1) == 0)
+            continue;
+        run_side *const side = &c->side[c->count++];
+        *side = (run_side){.name = k->name,
+                           .way = k->way,
+                           .most_shards = k->shards,
+                           .on_host = is_of_host(k),
+                           .compiles_all = c->compiles_all,
+                           .options = c->options};
+        if (strcmp(k->name, "host-threads") == 0)
+            side->options.host_threads = 3;
     }
     const run_side *opened = NULL; /* a device's side: its programs are compiled once */
     cls_device_info info;
@@ -615,7 +615,7 @@ static int run_file(command *c, const char *path)
         if (seeds > 1 || c->first_seed != 0)
             snprintf(name, sizeof name, ", seed +%" PRIu32, c->first_seed + i);
         cli_progress("%s%s", path, name);
-        run_script one = expanded(&script, c->first_seed + i, c->calls);
+        run_script one = run_expand(&script, c->first_seed + i, c->calls);
         const size_t size = strlen(path) + strlen(name) + 1;
         char *const title = cli_alloc(size, 1);
         snprintf(title, size, "%s%s", path, name);
@@ -643,10 +643,8 @@ int cls_cmd_run(int argc, char **argv)
         CLI_TITLE("Sides"),
         {"device", CLI_STRING, &c->device, "N",
          "also run on this device, whose number clsample devices prints"},
-        {"sides", CLI_STRING, &c->sides, "LIST",
-         "the sides to compare with the host: device, each, moved, out-of-order, ahead, svm, "
-         "alone, permuted, shards-2, shards-3, shards-5, host-each, host-moved, host-alone, "
-         "host-permuted, or all"},
+        {"sides", CLI_CHOICES, &c->sides, "LIST=" SIDES(SIDE_WORD) "all",
+         "the sides to compare with the host: " SIDES(SIDE_IN_TEXT) "or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},
         {"first-seed", CLI_UINT, &c->first_seed, "N",
@@ -654,6 +652,9 @@ int cls_cmd_run(int argc, char **argv)
         {"calls", CLI_UINT, &c->calls, "N",
          "the most calls of a random statement (default: its own)"},
         {"whole", CLI_FLAG, &keeps, NULL, "do not make a text shorter that differs"},
+        {"all-features", CLI_FLAG, &c->compiles_all, NULL,
+         "compile all features of samplers whose features the text does not name (default: those "
+         "that its calls need)"},
         CLI_DEVICE_OPTIONS(&c->options),
         CLI_SHAPE_OPTIONS(&c->options),
         CLI_NO_OPTION};
@@ -661,7 +662,7 @@ int cls_cmd_run(int argc, char **argv)
     for (int i = 1; i < argc; i++) { /* files have no dashes, and are not the value of an option */
         if (argv[i][0] != '-' &&
             (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
-             strcmp(argv[i - 1], "--whole") == 0) &&
+             strcmp(argv[i - 1], "--whole") == 0 || strcmp(argv[i - 1], "--all-features") == 0) &&
             paths < 256)
             path[paths++] = argv[i];
         else

@@ -72,8 +72,9 @@ _Noreturn void run_die(const run_statement *s, const char *format, ...)
 const char *run_find(const run_statement *s, const char *key);
 const char *run_value(const run_statement *s, const char *key);
 
-/* A number; `absent` if there is no such word. */
+/* A number, and one of at most 32 bits; `absent` if there is no such word. */
 uint64_t run_number(const run_statement *s, const char *key, uint64_t absent);
+uint32_t run_count(const run_statement *s, const char *key, uint32_t absent);
 
 /* Numbers that are separated by commas; a part may be FIRST-LAST or COUNT*NUMBER. *count becomes
  * their number. NULL: there is no such word. `text` is the value, `key` its name for messages. */
@@ -90,6 +91,10 @@ int run_is(const run_statement *s, const char *text, const char *name, uint64_t 
 /* Finds a name in a list, whose parts end with `end`, or with : and a number. Returns what follows
  * it, or NULL. list NULL: it is empty. */
 const char *run_listed(const char *list, char end, const char *name);
+
+/* Ends the command if the list that is a word's value has a part that is none of `words`, which |
+ * separates. */
+void run_check_words(const run_statement *s, const char *key, const char *words);
 
 /* Ends the command if a word's key is none of `keys`, which a space separates, and no field of the
  * struct, which may be NULL. */
@@ -123,6 +128,9 @@ const char *run_path(const run_statement *s, const char *name);
 #define RUN_HASH UINT64_C(14695981039346656037)
 uint64_t run_hash(uint64_t hash, const void *data, size_t size);
 
+/* Zeroed memory for rows; more than RUN_MOST_ELEMENTS end the command. */
+void *run_room(uint64_t rows, uint64_t width, size_t element);
+
 /* Rows of random logits, each of a random kind or of `kind`. */
 void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype);
 int run_kind(const run_statement *s, const char *name); /* of rows: by its name */
@@ -135,6 +143,8 @@ double *run_rows(const run_statement *s, const char *key, const char *text, uint
 /* Masks that allow some percent of the tokens or, with 0, in each row those of a random pattern;
  * values of biases; probabilities of drafts. */
 void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width);
+/* Row r allows token first + r alone, modulo the vocabulary. */
+void *run_lone_mask(uint64_t first, bool bytes, uint32_t rows, uint32_t width, uint32_t vocab);
 void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype);
 float *run_random_probs(uint64_t seed, uint32_t rows, uint32_t vocab);
 
@@ -205,8 +215,9 @@ typedef struct run_side {
     uint32_t most_shards;
     uint32_t shards; /* of the sampler: most_shards, or as many as it has tokens */
     bool on_host;
-    bool shares; /* the context of another side */
-    bool dies;   /* a call that is refused ends the command */
+    bool shares;       /* the context of another side */
+    bool dies;         /* a call that is refused ends the command */
+    bool compiles_all; /* for samplers whose text names no features; else what calls need */
     cls_context_options options;
     cli_target target;         /* of the host only the context */
     cl_command_queue queue[2]; /* they take turns unless [1] is NULL */
@@ -219,6 +230,9 @@ typedef struct run_side {
     cls_sampler *sampler[RUN_MOST_SHARDS]; /* one, or one of each shard */
     cls_shard *shard[RUN_MOST_SHARDS];
     cls_sampler_options sampler_options;
+    bool compiles_late;          /* what calls need */
+    uint32_t dtypes;             /* bits of the types of logits that the script may have */
+    bool was_busy;               /* the call before */
     cls_infill infill;           /* its tables; prefix_of NULL: none */
     const run_statement **rules; /* [slot_count] the statement with the parameters of each slot */
     const struct run_side *reference;      /* has run the script before; or NULL */
@@ -254,13 +268,15 @@ void run_end(run_side *side);
 /* Waits for all that was enqueued. */
 void run_finish(const run_side *side);
 
-/* Sets the status of a call of sampler i, which is made again after all others if it was CLS_BUSY.
- */
+/* Sets the status of a call of sampler i, which is made again while run_again() says so. */
 #define RUN_RETRY(status, side, i, call, operands) \
-    for (int tries = 0; tries < 2 && ((status) = call((side)->sampler[i], (side)->target.queue, \
-                                                      operands, 0, NULL, NULL)) == CLS_BUSY; \
-         tries++) \
-    run_finish(side)
+    do \
+        (status) = call((side)->sampler[i], (side)->target.queue, operands, 0, NULL, NULL); \
+    while (run_again(side, i, &(status)))
+
+/* Whether a call of sampler i is made again: after all others where it was CLS_BUSY, and with the
+ * features that it needs where the text does not say which the sampler has. */
+bool run_again(run_side *side, uint32_t i, cls_status *status);
 
 /* Saves each slot and loads it again. */
 void run_move(run_side *side);
@@ -275,6 +291,7 @@ void run_abandon(run_side *side);
 /* Memory of the side: with these contents, and for results, which are compared under their names.
  */
 cls_buffer run_buffer(run_side *side, const void *data, size_t size);
+enum { RUN_MOST_ELEMENTS = 1 << 28 }; /* of what a statement makes or writes */
 cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t width, bool near);
 
 /* Memory of the host with these contents, which are overwritten when the call has returned. */
@@ -298,6 +315,9 @@ run_named *run_name_set(run_side *side, const char *name, void *object, size_t s
 
 /* The slot of the side for one of the script. */
 int32_t run_slot(const run_side *side, int32_t slot);
+
+/* Whether a side of the command's has a name that begins so; cli/run.c. */
+bool run_begins_side(const char *begin, size_t length);
 
 /* Leaves the script out on this side. */
 void run_leave_out(run_side *side, const char *why);
@@ -331,7 +351,7 @@ typedef struct run_inputs {
     float factor;
 } run_inputs;
 #define RUN_INPUT_KEYS \
-    "logits logits_pick kind dtype mask mask_pick mask_kind mask_width mask_rows mask_map " \
+    "logits logits_pick kind lone dtype mask mask_pick mask_kind mask_width mask_rows mask_map " \
     "mask_host bias bias_pick bias_dtype bias_rows bias_map bias_factor hash "
 
 run_inputs run_inputs_read(run_side *side, const run_statement *s, uint32_t logits_rows,
@@ -400,6 +420,9 @@ void run_logprobs(run_side *side, const run_statement *s);
 void run_launches(run_side *side, const run_statement *s);
 void run_sampler(run_side *side, const run_statement *s);
 
+/* The options that a statement `sampler` gives. */
+cls_sampler_options run_sampler_options(const run_statement *s, uint32_t features);
+
 /* Runs any statement. */
 void run_statement_on(run_side *side, const run_statement *s);
 
@@ -438,10 +461,9 @@ void run_params(run_side *side, const run_statement *s, cls_params *params);
 
 /* ------------------------------------------------------------ cli/run_random.c */
 
-/* The text of a random statement: one statement a line, of so many calls at most. `sampler` is the
- * latest statement of one before it. */
-char *run_random(const run_statement *random, const run_statement *sampler, uint32_t add_to_seed,
-                 uint32_t most_calls);
+/* Expands the random statements of a script, to whose seeds a number is added, with so many calls
+ * at most. */
+run_script run_expand(const run_script *script, uint32_t add_to_seed, uint32_t most_calls);
 
 /* Appends parameters to a text, those that do not have their defaults: " temperature=0.5 ...". */
 typedef struct run_text {

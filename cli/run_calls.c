@@ -29,7 +29,7 @@ static step_call read_step(run_side *side, const run_statement *s)
     run_begin_call(s, step_keys, "cls_step", &c.fields, sizeof c.fields);
     const char *const random = run_find(s, "random_bits");
     c.fields.rows = run_rows_of(s, "rows", run_least(most, side->sampler_options.slot_count));
-    c.fields.defer_accept = (int32_t)run_number(s, "defer", (uint64_t)c.fields.defer_accept);
+    c.fields.defer_accept = (int32_t)run_count(s, "defer", (uint32_t)c.fields.defer_accept);
     c.rows = run_least(c.fields.rows, most);
     c.logits_rows = run_least(c.fields.logits_rows != 0 ? c.fields.logits_rows : c.rows, most);
     c.slots = run_map_read(s, "slots", c.rows);
@@ -146,7 +146,9 @@ static cls_status step_of_shards(run_side *side, const cls_step *steps)
 {
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
-        status = cls_shard_sample(side->shard[i], side->target.queue, &steps[i], 0, NULL);
+        do
+            status = cls_shard_sample(side->shard[i], side->target.queue, &steps[i], 0, NULL);
+        while (run_again(side, i, &status));
     if (status == CLS_OK)
         status = exchange(side);
     for (uint32_t i = 0; i < side->shards && status != CLS_OK; i++)
@@ -298,13 +300,12 @@ void run_draft(run_side *side, const run_statement *s)
     const uint32_t requests = run_least(d.requests, side->sampler_options.max_rows);
     run_map slots = run_map_read(s, "slots", requests);
     run_place_slots(side, &slots, requests);
-    const uint64_t apart =
-        d.ids_request_stride != 0 ? d.ids_request_stride : d.k * (d.ids_stride + UINT64_C(1));
+    const uint64_t k = run_least(d.k, CLS_MAX_DRAFTS), one = k * (d.ids_stride + 1),
+                   apart = d.ids_request_stride != 0 ? d.ids_request_stride : one;
     const bool small = d.ids_stride <= 1024 && d.ids_request_stride <= 1 << 20;
     d.slots = run_map_put(side, &slots, 0, requests);
     /* Drafts that are too far apart are refused. */
-    const uint64_t places =
-        small ? requests * apart + run_least(d.k, CLS_MAX_DRAFTS) * (d.ids_stride + 1) : 1;
+    const uint64_t places = small ? requests * apart + one : 1;
     d.draft_ids = run_result(side, "drafts", 1, (size_t)places, false);
     d.counts = run_result(side, "counts", requests, 1, false);
     run_set_parts(side, s, keys, "", "cls_draft_call", &d);
@@ -321,7 +322,7 @@ void run_logprobs(run_side *side, const run_statement *s)
     run_begin_call(s, keys, "cls_logprobs_call", &l, sizeof l);
     const bool gathers = side->shards != 0 && run_reference(side) == CLS_OK;
     cls_logits whole[RUN_MOST_SHARDS];
-    l.rows = (uint32_t)run_number(s, "rows", side->sampler_options.max_rows);
+    l.rows = run_count(s, "rows", side->sampler_options.max_rows);
     const uint32_t rows = run_least(l.rows, side->sampler_options.max_rows);
     const run_inputs in = run_inputs_read(side, s, rows, rows);
     if (gathers)
@@ -372,7 +373,7 @@ bool run_counts_launches = true;
 void run_launches(run_side *side, const run_statement *s)
 {
     const bool of_call = run_find(s, "most") != NULL;
-    uint32_t n = (uint32_t)run_number(s, of_call ? "most" : "", 0),
+    uint32_t n = run_count(s, of_call ? "most" : "", 0),
              launches = cls_sampler_launches(side->sampler[0]);
     run_check_keys(s, "most", NULL);
     if (!of_call) {

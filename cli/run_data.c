@@ -9,7 +9,7 @@
 
 #include "run.h"
 
-enum { MOST_ELEMENTS = 1 << 28, MOST_LISTED = 1 << 20 };
+enum { MOST_LISTED = 1 << 20 };
 
 /* ----------------------------------------------------------------------- files */
 
@@ -62,11 +62,10 @@ const cli_array *run_array(const run_side *side, const run_statement *s, cli_inp
     return array;
 }
 
-static void *room(uint64_t rows, uint64_t width, size_t element)
+void *run_room(uint64_t rows, uint64_t width, size_t element)
 {
-    if (rows * width > MOST_ELEMENTS)
-        cli_die("%llu rows of %llu elements are too many", (unsigned long long)rows,
-                (unsigned long long)width);
+    if (rows * width > RUN_MOST_ELEMENTS)
+        cli_die("%" PRIu64 " rows of %" PRIu64 " elements are too many", rows, width);
     return cli_alloc((size_t)(rows * width), element);
 }
 
@@ -103,7 +102,7 @@ double *run_rows(const run_statement *s, const char *key, const char *text, uint
         given++;
     } while (*text == '/');
     *width = *width != 0 ? *width : longest;
-    double *const to = room(rows, *width, sizeof *to);
+    double *const to = run_room(rows, *width, sizeof *to);
     for (size_t i = 0; i < (size_t)rows * *width; i++) {
         const size_t row = i / *width % given, at = begin[row] + i % *width;
         to[i] = at < begin[row + 1] ? all[at] : rest;
@@ -132,7 +131,7 @@ int run_kind(const run_statement *s, const char *name)
 void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype)
 {
     const size_t size = dtype_size(dtype);
-    char *const to = room(rows, vocab, size);
+    char *const to = run_room(rows, vocab, size);
     float *const row = cli_alloc(vocab, sizeof *row);
     for (uint32_t r = 0; r < rows; r++) {
         rng any = {seed * 1000003 + r};
@@ -196,7 +195,7 @@ static bool is_allowed(pattern p, uint32_t i, uint32_t one, uint64_t key, rng *r
 void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width)
 {
     const bool bytes = kind == CLS_MASK_BOOL;
-    unsigned char *const to = room(rows, width, bytes ? 1 : sizeof(uint32_t));
+    unsigned char *const to = run_room(rows, width, bytes ? 1 : sizeof(uint32_t));
     rng r = {seed ^ 0x6d61736b};
     for (uint32_t row = 0; row < rows; row++) {
         const uint32_t n = width * (bytes ? 1 : 32), one = rng_below(&r, n);
@@ -217,10 +216,24 @@ void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t ro
     return to;
 }
 
+void *run_lone_mask(uint64_t first, bool bytes, uint32_t rows, uint32_t width, uint32_t vocab)
+{
+    unsigned char *const to = run_room(rows, width, bytes ? 1 : sizeof(uint32_t));
+    const uint32_t n = width * (bytes ? 1 : 32);
+    for (uint32_t r = 0; r < rows; r++) {
+        const size_t one = (size_t)((first + r) % (n < vocab ? n : vocab));
+        if (bytes)
+            to[(size_t)r * width + one] = 1;
+        else
+            ((uint32_t *)(void *)to)[(size_t)r * width + one / 32] = UINT32_C(1) << one % 32;
+    }
+    return to;
+}
+
 void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype)
 {
     const size_t size = dtype_size(dtype), n = (size_t)rows * vocab;
-    char *const to = room(rows, vocab, size);
+    char *const to = run_room(rows, vocab, size);
     rng r = {seed ^ 0x62696173};
     for (size_t i = 0; i < n; i++) {
         const uint32_t what = rng_below(&r, 400);
@@ -232,7 +245,7 @@ void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtyp
 
 float *run_random_probs(uint64_t seed, uint32_t rows, uint32_t vocab)
 {
-    float *const to = room(rows, vocab, sizeof *to);
+    float *const to = run_room(rows, vocab, sizeof *to);
     rng r = {seed ^ 0x70726f62};
     for (uint32_t row = 0; row < rows; row++) {
         float *const p = to + (size_t)row * vocab;
@@ -288,6 +301,9 @@ void run_random_text(uint64_t seed, uint32_t count, uint32_t words, int32_t *ids
 static cls_grammar *create(const run_statement *s, const cls_grammar_options *o)
 {
     cls_grammar *grammar;
+    const char *const fault = cli_grammar_fault(o, "final", "end");
+    if (fault != NULL)
+        run_die(s, "%s", fault);
     if (cls_grammar_create(o, &grammar) != CLS_OK)
         run_die(s, "%s", cls_error_message());
     return grammar;
@@ -319,9 +335,11 @@ cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab)
     }
     uint8_t *const final = cli_alloc(states, 1);
     const int32_t *const listed = run_list(s, "final", &finals);
-    for (uint32_t i = 0; i < finals; i++)
-        if (listed[i] >= 0 && (uint32_t)listed[i] < states)
-            final[listed[i]] = 1;
+    for (uint32_t i = 0; i < finals; i++) {
+        if (listed[i] < 0 || (uint32_t)listed[i] >= states)
+            run_die(s, "final: %" PRId32 " is not a state", listed[i]);
+        final[listed[i]] = 1;
+    }
     cls_grammar_options_init(&o);
     o.vocab = vocab;
     o.states = states;
@@ -339,9 +357,9 @@ cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t 
     rng r = {seed ^ 0x6772616d};
     cls_grammar_options o;
     const int32_t end = 0;
-    if (states < 1 || (uint64_t)states * vocab > MOST_ELEMENTS)
+    if (states < 1 || (uint64_t)states * vocab > RUN_MOST_ELEMENTS)
         run_die(s, "states=%u: a grammar has 1 to %u states here", (unsigned)states,
-                (unsigned)(MOST_ELEMENTS / vocab));
+                (unsigned)(RUN_MOST_ELEMENTS / vocab));
     uint64_t *const offsets = cli_alloc(states + (size_t)1, sizeof *offsets);
     int32_t *const ids = cli_alloc((size_t)states * vocab, sizeof *ids);
     uint32_t *const next = cli_alloc((size_t)states * vocab, sizeof *next);

@@ -22,7 +22,7 @@ static int32_t method_of(const run_statement *s)
             return i;
     if (text != NULL && strspn(text, "0123456789") != strlen(text))
         run_die(s, "method=%.40s is none of match, standard, block and typical", text);
-    return (int32_t)run_number(s, "method", 0);
+    return (int32_t)run_count(s, "method", 0);
 }
 
 run_map run_latest(const run_side *side, const char *name, uint32_t n)
@@ -225,7 +225,7 @@ void run_verify(run_side *side, const run_statement *s)
             parents = run_map_read(s, "parents", rows - requests),
             ids = read_drafts(side, s, offsets, requests, &in);
     run_place_slots(side, &slots, requests);
-    v.requests = (uint32_t)run_number(s, "requests", requests);
+    v.requests = run_count(s, "requests", requests);
     if (v.requests > requests)
         run_die(s, "requests=%" PRIu32 " exceeds the numbers of drafts", v.requests);
     v.method = method_of(s);

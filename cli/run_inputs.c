@@ -55,7 +55,7 @@ uint32_t run_rows_of(const run_statement *s, const char *key, uint32_t absent)
     const char *const slots = run_find(s, "slots");
     if (slots != NULL)
         run_numbers(s, "slots", slots + (*slots == '@'), &absent);
-    return (uint32_t)run_number(s, key, absent);
+    return run_count(s, key, absent);
 }
 
 void run_place_slots(const run_side *side, run_map *slots, uint32_t rows)
@@ -102,7 +102,7 @@ void *run_rows_by_hand(const run_statement *s, const char *key, const char *text
     const int32_t *const top = list == NULL ? run_numbers(s, key, tokens, &count) : NULL;
     if (list == NULL && count < 1)
         run_die(s, "%s: there are no tokens", key);
-    char *const to = cli_alloc((size_t)rows * vocab, size);
+    char *const to = run_room(rows, vocab, size);
     for (size_t i = 0; i < (size_t)rows * vocab; i++)
         dtype_encode(dtype,
                      x != NULL ? (float)x[i]
@@ -142,6 +142,28 @@ static void check_rows(const run_statement *s, const run_inputs *in, cli_input w
         run_die(s, "the %s has %" PRIu32 " rows for %" PRIu32, run_input_names[what], have, rows);
 }
 
+/* Puts one value into each row, lone=VALUE:FIRST: at token FIRST of the first row, at the next one
+ * of the next row, and so on; lone=VALUE:FIRST:APART also so many tokens further. */
+static void put_lone(const run_statement *s, uint32_t rows, uint32_t vocab, int32_t dtype, void *to)
+{
+    const size_t size = dtype_size(dtype);
+    const char *const text = run_find(s, "lone");
+    uint64_t number[3];
+    char *end;
+    if (text == NULL)
+        return;
+    const float value = (float)strtod(text, &end);
+    if (end == text || *end != ':' || !run_is(s, end, "", number) || number[2] != 0)
+        run_die(s, "lone=%.40s is not VALUE:FIRST or VALUE:FIRST:APART", text);
+    for (uint32_t r = 0; r < rows; r++)
+        for (int again = 0; again <= (number[1] != 0); again++)
+            dtype_encode(dtype, value,
+                         (char *)to +
+                             ((size_t)r * vocab +
+                              (size_t)((number[0] + r + (again ? number[1] : 0)) % vocab)) *
+                                 size);
+}
+
 /* Reads the logits of a statement: its own, or those of the latest statement `logits`. */
 static void read_logits(run_side *side, const run_statement *s, uint32_t rows, run_inputs *in)
 {
@@ -169,8 +191,7 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, r
         return;
     }
     const int32_t dtype = from != NULL ? dtype_of(from, "dtype", CLS_F32) : CLS_F32;
-    const void *data =
-        from != NULL ? run_rows_by_hand(from, "logits", own, rows, vocab, dtype) : NULL;
+    void *data = from != NULL ? run_rows_by_hand(from, "logits", own, rows, vocab, dtype) : NULL;
     if (data == NULL) {
         if (own != NULL && !run_is(s, own, "random", number))
             run_die(s,
@@ -181,6 +202,8 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, r
         data = run_random_logits(number[0], kind != NULL ? run_kind(from, kind) : -1, rows, vocab,
                                  dtype);
     }
+    if (from != NULL)
+        put_lone(from, rows, vocab, dtype, data);
     take(in, CLI_LOGITS, data, dtype, vocab);
     in->of[CLI_LOGITS].rows = rows;
 }
@@ -206,16 +229,18 @@ static void make_mask_rows(const run_side *side, const run_statement *s, const c
             else
                 ((uint32_t *)words)[i] = x[i] >= 0.0 && x[i] <= UINT32_MAX ? (uint32_t)x[i] : 0;
     } else {
-        if (!run_is(s, text, "random", number))
+        const bool lone = run_is(s, text, "lone", number);
+        if (!lone && !run_is(s, text, "random", number))
             run_die(s,
-                    "mask=%.40s is none of random:SEED, random:SEED:PERCENT, list:WORDS and "
-                    "file:NAME",
+                    "mask=%.40s is none of random:SEED, random:SEED:PERCENT, lone:FIRST, "
+                    "list:WORDS and file:NAME",
                     text);
-        width = (uint32_t)run_number(s, "mask_width", whole);
+        width = run_count(s, "mask_width", whole);
         if (width < 1 || width > 4 * whole)
             run_die(s, "mask_width=%" PRIu32 " is not 1 to %" PRIu32, width, 4 * whole);
-        words = run_random_mask(number[0], (uint32_t)number[1],
-                                bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, rows, width);
+        words = lone ? run_lone_mask(number[0], bytes, rows, width, vocab)
+                     : run_random_mask(number[0], (uint32_t)number[1],
+                                       bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, rows, width);
     }
     take(in, CLI_MASK, words, bytes ? CLS_MASK_BOOL : CLS_MASK_PACKED, width);
 }
@@ -243,7 +268,7 @@ static void read_guide(run_side *side, const run_statement *s, cli_input what, u
     if (text == NULL)
         return;
     in->map[what] = run_map_read(s, is_mask ? "mask_map" : "bias_map", rows);
-    in->of[what].rows = (uint32_t)run_number(s, is_mask ? "mask_rows" : "bias_rows", rows);
+    in->of[what].rows = run_count(s, is_mask ? "mask_rows" : "bias_rows", rows);
     if (!take_file(side, s, what, text, -1, in)) {
         check_rows(s, in, what, rows);
         (is_mask ? make_mask_rows : make_bias_rows)(side, s, text, in);
@@ -437,21 +462,26 @@ bool run_is_listed(const run_statement *s, const char *list, const char *name, u
 
 static void check_listed(const run_statement *s, const char *list)
 {
-    while (*list != '\0') {
+    static const char *const others[] = {"final", "packed", "none"};
+    for (;; list++) {
         const size_t part = strcspn(list, ",:"), whole = strcspn(list, ",");
-        bool known = (part == 5 && strncmp(list, "final", 5) == 0) ||
-                     (part == 6 && strncmp(list, "packed", 6) == 0) ||
-                     (part == 4 && strncmp(list, "none", 4) == 0);
-        for (int i = 0; i < KNOWN_OUTPUTS; i++)
-            known |= strlen(known_outputs[i].name) == part &&
-                     strncmp(known_outputs[i].name, list, part) == 0;
+        cli_near near = {.word = list, .length = part};
+        bool known = false;
+        for (int i = 0; i < KNOWN_OUTPUTS + 3; i++) {
+            const char *const name =
+                i < KNOWN_OUTPUTS ? known_outputs[i].name : others[i - KNOWN_OUTPUTS];
+            known |= strlen(name) == part && strncmp(name, list, part) == 0;
+            cli_near_try(&near, name);
+        }
         if (!known)
             run_die(s,
                     "outputs: '%.*s' is unknown; known are final, logprobs, ranks, top:N, "
                     "given:N, probs, final_logits, entropy, kept_mass, kept:N, counts, set:N, "
-                    "packed:N and latest",
-                    (int)(part < 40 ? part : 40), list);
-        list += whole + (list[whole] == ',');
+                    "packed:N and latest%s",
+                    (int)(part < 40 ? part : 40), list, cli_near_text(&near, ""));
+        list += whole;
+        if (*list == '\0')
+            return;
     }
 }
 
@@ -496,7 +526,9 @@ run_outputs run_outputs_make(run_side *side, const run_statement *s, uint32_t pl
             side, side->reverses ? run_turned(ids, places, out.o.given.count * sizeof *ids) : ids,
             (size_t)places * out.o.given.count * sizeof *ids);
     }
-    if (out.packed && packed != 0 && packed <= (uint64_t)1 << 24) {
+    if (packed > UINT32_MAX)
+        run_die(s, "outputs: packed:%" PRIu64 " is too many", packed);
+    if (out.packed && packed != 0) {
         out.o.kept_set.capacity = (uint32_t)packed;
         out.o.kept_set.ids = run_result(side, "set.ids", 1, (size_t)packed, false);
         out.o.kept_set.counts = run_result(side, "set.counts", places, 1, false);

@@ -109,6 +109,9 @@ void run_add_params(run_text *t, const cls_params *p)
 
 /* ------------------------------------------------------------ random parameters */
 
+/* The most slots and rows of which random calls make use, and bytes of their text. */
+enum { MOST_OF_CALL = 256, MOST_BYTES = 1 << 28 };
+
 /* A script while it is made. */
 typedef struct maker {
     const run_statement *s;
@@ -121,9 +124,9 @@ typedef struct maker {
     bool has_halves;                /* whether some logits are f16 or bf16 */
     uint32_t vocab, slots, rows, history, rollback, counts;
     uint32_t grammars;
-    bool begun[256];
-    bool follows[256]; /* a grammar, whose name is the slot's */
-    char grammar[256][8];
+    bool begun[MOST_OF_CALL];
+    bool follows[MOST_OF_CALL]; /* a grammar, whose name is the slot's */
+    char grammar[MOST_OF_CALL][8];
     bool saved, has_infill;
     char saved_grammar[8];
 } maker;
@@ -540,14 +543,14 @@ static void add_load(maker *m)
 /* Writes slots of rows, each once unless they may be shared; returns their number. */
 static uint32_t add_slots(maker *m, uint32_t most, bool shared)
 {
-    uint32_t listed[256], n = 0;
+    uint32_t listed[MOST_OF_CALL], n = 0;
     const uint32_t want = 1 + below(m, most < 5 ? most : below(m, 4) ? 4 : most);
     for (uint32_t tries = 0; n < want && tries < 4 * want; tries++) {
         const uint32_t slot = a_begun_slot(m);
         bool twice = !m->begun[slot];
         for (uint32_t i = 0; i < n; i++)
             twice |= listed[i] == slot && !shared;
-        if (!twice && n < 256)
+        if (!twice && n < MOST_OF_CALL)
             listed[n++] = slot;
     }
     run_add(&m->text, " slots=%s", below(m, 3) ? "" : "@");
@@ -676,7 +679,7 @@ static void add_verify(maker *m)
     static const char *const methods[] = {"match", "match", "standard", "block", "typical"};
     const uint32_t method = below(m, 5);
     const bool trees = method < 2 && below(m, 2);
-    uint32_t drafts[256], total = 0;
+    uint32_t drafts[MOST_OF_CALL], total = 0;
     const size_t begin = m->text.length;
     run_add(&m->text, "verify");
     const uint32_t requests = add_slots(m, m->rows < 8 ? (m->rows + 1) / 2 : 4, false);
@@ -799,35 +802,61 @@ static void add_statement(maker *m)
     }
 }
 
-char *run_random(const run_statement *s, const run_statement *sampler, uint32_t add_to_seed,
-                 uint32_t most_calls)
+/* What the lists of a random statement name. */
+#define FEATURES \
+    "verify|accept|draft|logprobs|params|append|turn|force|fork|rollback|reset|save|grammar|" \
+    "infill|mask|bias|outputs|edges|defer|step"
+#define NUMBER_WORD(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#field "|"
+#define LIST_WORD(p, kind, list, kept, option, meta, key, help) #list "|"
+#define OFTEN CLS_PARAMS(NUMBER_WORD, ) CLS_LISTS(LIST_WORD, ) "post_thinking|mask|outputs"
+
+/* Refuses what no text of calls can be made for: it is made before the library sees the sampler. */
+static void check_sampler(const run_statement *s, const cls_sampler_options *o)
 {
-    cls_sampler_options o;
+    const struct {
+        const char *name;
+        uint32_t value, least, most;
+    } limits[] = {{"vocab", o->vocab, 1, 1 << 20},
+                  {"slots", o->slot_count, 1, 1 << 24},
+                  {"rows", o->max_rows, 1, 65535},
+                  {"max_history", o->max_history, 0, 1 << 20},
+                  {"max_rollback", o->max_rollback, 0, 1 << 14}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (limits[i].value < limits[i].least || limits[i].value > limits[i].most)
+            run_die(s,
+                    "the sampler has %s=%" PRIu32 "; for random calls it must be %" PRIu32
+                    " to %" PRIu32,
+                    limits[i].name, limits[i].value, limits[i].least, limits[i].most);
+}
+
+/* The text of a random statement: one statement a line, of so many calls at most. `sampler` is the
+ * latest statement of one before it. */
+static char *make_text(const run_statement *s, const run_statement *sampler, uint32_t add_to_seed,
+                       uint32_t most_calls)
+{
     maker *const m = cli_alloc(1, sizeof *m);
-    const uint32_t calls = (uint32_t)run_number(s, "calls", 100);
+    const uint32_t calls = run_count(s, "calls", 100);
+    const cls_sampler_options o = run_sampler_options(sampler, 0);
     run_check_keys(s, "calls seed features without often texts bits", NULL);
-    cls_sampler_options_init(&o);
-    run_set_fields(sampler, "slots rows features dtypes counts", "cls_sampler_options", &o);
+    check_sampler(s, &o);
     m->s = s;
     m->r.state = (run_number(s, "seed", 1) + add_to_seed) * 7919 + 17;
     m->features = run_find(s, "features");
     m->without = run_find(s, "without");
     m->often = run_find(s, "often");
-    m->texts = (uint32_t)run_number(s, "texts", 0);
+    run_check_words(s, "features", FEATURES);
+    run_check_words(s, "without", FEATURES);
+    run_check_words(s, "often", OFTEN);
+    m->texts = run_count(s, "texts", 0);
     m->bits = run_number(s, "bits", 0) != 0;
-    const char *const dtypes = run_find(sampler, "dtypes");
-    m->has_halves = dtypes == NULL || strcmp(dtypes, "all") == 0;
+    m->has_halves = o.dtypes == 7;
     m->vocab = o.vocab;
-    m->slots = (uint32_t)run_number(sampler, "slots", o.slot_count != 0 ? o.slot_count : 1);
-    m->rows = (uint32_t)run_number(sampler, "rows", m->slots);
+    m->slots = run_least(o.slot_count, MOST_OF_CALL);
+    m->rows = run_least(o.max_rows, MOST_OF_CALL);
     m->history = o.max_history;
     m->rollback = o.max_rollback;
-    const char *const counts = run_find(sampler, "counts");
-    m->counts = counts == NULL || strcmp(counts, "all") == 0 ? CLS_COUNTS_ALL
-                : strcmp(counts, "none") == 0                ? CLS_COUNTS_NONE
-                                                             : CLS_COUNTS_PRESENCE;
-    m->slots = m->slots < 256 ? m->slots : 256;
-    m->rows = m->rows < 256 ? m->rows : 256;
+    m->counts = (uint32_t)o.counts;
     if (calls > 1000000)
         run_die(s, "calls=%" PRIu32 " exceeds 1000000", calls);
     if (has_feature(m, "grammar") && m->vocab > 1)
@@ -842,9 +871,38 @@ char *run_random(const run_statement *s, const run_statement *sampler, uint32_t 
         add_begin(m);
         run_add(&m->text, "\n");
     }
-    for (uint32_t i = 0; i < calls && i < most_calls; i++)
+    for (uint32_t i = 0; i < calls && i < most_calls; i++) {
         add_statement(m);
+        if (m->text.length > MOST_BYTES)
+            run_die(s, "the text of %" PRIu32 " random calls is larger than %d bytes", calls,
+                    (int)MOST_BYTES);
+    }
     if (has_feature(m, "save")) /* what is left in the slots */
         run_add(&m->text, "save 0-%" PRIu32 " as=saved\n", m->slots - 1);
     return m->text.text;
+}
+
+run_script run_expand(const run_script *script, uint32_t add_to_seed, uint32_t most_calls)
+{
+    run_script all = {.path = script->path};
+    const run_statement *sampler = NULL;
+    for (uint32_t i = 0; i < script->count; i++) {
+        const run_statement *const s = &script->statement[i];
+        run_script part = {.statement = &script->statement[i], .count = 1};
+        if (strcmp(s->verb, "sampler") == 0)
+            sampler = s;
+        if (strcmp(s->verb, "random") == 0) {
+            if (sampler == NULL)
+                run_die(s, "there is no sampler yet");
+            part = run_parse(script->path, make_text(s, sampler, add_to_seed, most_calls));
+            for (uint32_t k = 0; k < part.count; k++) {
+                part.statement[k].line = s->line;
+                part.statement[k].is_random = true;
+            }
+        }
+        all.statement = cli_grow(all.statement, (size_t)all.count + part.count, sizeof *s);
+        memcpy(all.statement + all.count, part.statement, part.count * sizeof *s);
+        all.count += part.count;
+    }
+    return all;
 }

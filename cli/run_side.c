@@ -33,7 +33,7 @@ void run_open(run_side *side, const char *device, const run_side *opened)
     cl_int error = CL_SUCCESS;
     if (side->on_host) {
         if (cls_context_create_host(&side->options, &side->target.context) != CLS_OK)
-            cli_die("%s", cls_error_message());
+            cli_die("%s", cli_reason());
         return;
     }
     if (opened == NULL && cli_open(device, &side->options, 0, &side->target) != 0)
@@ -77,6 +77,22 @@ void run_finish(const run_side *side)
     for (int i = 0; i < 2 && !side->on_host; i++)
         if (side->queue[i] != NULL && clFinish(side->queue[i]) != CL_SUCCESS)
             run_die(side->now, "%s: the device failed", side->name);
+}
+
+bool run_again(run_side *side, uint32_t i, cls_status *status)
+{
+    const uint32_t missing =
+        side->compiles_late && *status != CLS_OK ? cls_sampler_missing(side->sampler[i]) : 0;
+    if (missing != 0) {
+        *status = cli_compile_done(cls_sampler_compile(side->sampler[i], missing));
+        return *status == CLS_OK;
+    }
+    if (*status != CLS_BUSY || side->was_busy) {
+        side->was_busy = false;
+        return false;
+    }
+    run_finish(side);
+    return side->was_busy = true;
 }
 
 /* Bytes before and behind the memory of a side whose buffers have offsets. */
@@ -182,6 +198,8 @@ cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t wi
     const size_t size = rows * width * sizeof(float);
     if (size == 0)
         return (cls_buffer){.buffer = NULL};
+    if (width > RUN_MOST_ELEMENTS / rows)
+        run_die(side->now, "%s: %" PRIu32 " rows of %zu elements are too many", name, rows, width);
     run_record *const r = add_record(side, name, size);
     r->near = near;
     r->width = width;
@@ -209,10 +227,10 @@ void run_returned(run_side *side, cls_status status, uint32_t since)
         const char *const message = cls_error_message();
         run_note(side, "refusal", message, strlen(message));
         if (side->dies)
-            run_die(side->now, "%s", message);
+            run_die(side->now, "%s", cli_reason());
     }
     if (status == CLS_OPENCL_ERROR || status == CLS_BUILD_FAILED || status == CLS_SELF_TEST_FAILED)
-        run_die(side->now, "%s: %s", side->name, cls_error_message());
+        run_die(side->now, "%s: %s", side->name, cli_reason());
     const int32_t value = status;
     run_note(side, "returned", &value, sizeof value);
     if (side->way != RUN_AHEAD || side->n_pending > MOST_AHEAD)
@@ -320,11 +338,25 @@ void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
 
 const char *(*run_judge)(run_side *side, const run_statement *s);
 
+/* The types of logits, as bits: all where a word chooses one, or a file has its own. */
+static uint32_t dtypes_of(const run_script *script)
+{
+    for (uint32_t i = 0; i < script->count; i++)
+        for (uint32_t w = 0; w < script->statement[i].words; w++) {
+            const run_word *const word = &script->statement[i].word[w];
+            if (strstr(word->key, "dtype") != NULL || strcmp(word->key, "file") == 0 ||
+                strncmp(word->value, "file:", 5) == 0)
+                return 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
+        }
+    return 1u << CLS_F32;
+}
+
 void run_first(run_side *side, const run_script *script, uint32_t count)
 {
     side->records = 0;
     side->index = 0;
     side->given = script->given;
+    side->dtypes = dtypes_of(script);
     side->record = NULL;
     side->left_out = NULL;
     side->logits = side->outputs = NULL;

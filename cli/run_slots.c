@@ -51,18 +51,22 @@ static uint32_t parse_bits(const run_statement *s, const char *key, const struct
     if (text == NULL)
         return absent;
     if (*text >= '0' && *text <= '9')
-        return (uint32_t)run_number(s, key, 0);
-    while (*text != '\0') {
+        return run_count(s, key, 0);
+    for (;; text++) {
         const size_t length = strcspn(text, ",");
+        cli_near near = {.word = text, .length = length};
         const struct bit *b = names;
-        while (b->name != NULL && (strlen(b->name) != length || strncmp(b->name, text, length)))
-            b++;
+        for (; b->name != NULL && (strlen(b->name) != length || strncmp(b->name, text, length));
+             b++)
+            cli_near_try(&near, b->name);
         if (b->name == NULL)
-            run_die(s, "%s: '%.*s' is unknown", key, (int)(length < 40 ? length : 40), text);
+            run_die(s, "%s: '%.*s' is unknown%s", key, (int)(length < 40 ? length : 40), text,
+                    cli_near_text(&near, ""));
         bits |= b->value;
-        text += length + (text[length] == ',');
+        text += length;
+        if (*text == '\0')
+            return bits;
     }
-    return bits;
 }
 
 void (*run_prepare)(cls_sampler *sampler);
@@ -96,41 +100,59 @@ static void add_shard(run_side *side, uint32_t i)
     o.on_device = side->shards > 2;
     o.borders = borders_of(side);
     if (cli_compile_done(cls_shard_create(side->sampler[i], &o, &side->shard[i])) != CLS_OK)
-        run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
+        run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cli_reason());
 }
 
-void run_sampler(run_side *side, const run_statement *s)
+cls_sampler_options run_sampler_options(const run_statement *s, uint32_t features)
 {
     static const char keys[] = "slots rows features dtypes counts";
     cls_sampler_options o;
     run_check_keys(s, keys, "cls_sampler_options");
-    run_drain(side);
-    run_end_samplers(side);
-    cls_infill_init(&side->infill);
     cls_sampler_options_init(&o);
-    o.features = CLS_FEATURES_ALL & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+    o.features = features;
     o.dtypes = 7;
     run_set_fields(s, keys, "cls_sampler_options", &o);
-    o.slot_count = (uint32_t)run_number(s, "slots", o.slot_count);
-    o.max_rows = (uint32_t)run_number(s, "rows", o.slot_count != 0 ? o.slot_count : o.max_rows);
+    o.slot_count = run_count(s, "slots", o.slot_count);
+    o.max_rows = run_count(s, "rows", o.slot_count != 0 ? o.slot_count : o.max_rows);
     o.features = parse_bits(s, "features", feature_names, o.features);
     o.dtypes = parse_bits(s, "dtypes", dtype_bits, o.dtypes);
     o.counts = (int32_t)parse_bits(s, "counts", count_names, (uint32_t)o.counts);
-    side->sampler_options = o;
     if (o.slot_count == 0)
-        side->sampler_options.slot_count = o.max_rows;
-    side->rules = cli_alloc(side->sampler_options.slot_count, sizeof *side->rules);
+        o.slot_count = o.max_rows;
+    return o;
+}
+
+void run_sampler(run_side *side, const run_statement *s)
+{
+    const uint32_t all =
+        CLS_FEATURES_KNOWN & ~(side->most_shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+    cls_sampler_options o = run_sampler_options(s, all);
+    run_drain(side);
+    run_end_samplers(side);
+    cls_infill_init(&side->infill);
+    side->sampler_options = o;
+    /* Nothing is compiled for the host. */
+    side->compiles_late = run_find(s, "features") == NULL && !side->on_host &&
+                          !side->compiles_all && !o.no_late_compile;
+    if (side->compiles_late)
+        o.features = CLS_FEATURE_SHORTLIST;
+    if (run_find(s, "dtypes") == NULL && !side->on_host && !side->compiles_all)
+        o.dtypes = side->dtypes;
     side->shards = run_least(side->most_shards, o.vocab);
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         status = cli_compile_done(cls_sampler_create(side->target.context, &o, &side->sampler[i]));
+    if (status == CLS_OK) /* else there may be more slots than memory */
+        side->rules = cli_alloc(o.slot_count, sizeof *side->rules);
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
         add_shard(side, i);
     for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)
         if (run_prepare != NULL && !side->on_host)
             run_prepare(side->sampler[i]);
     run_returned(side, status, since);
+    if (status != CLS_OK)
+        run_end_samplers(side);
 }
 
 /* ------------------------------------------------------------------ parameters */
@@ -357,11 +379,11 @@ static void make_grammar(run_side *side, const run_statement *s)
     run_check_keys(s, "file digest seed states of final end", NULL);
     memcpy(&grammar, &given, sizeof given);
     if (grammar == NULL)
-        grammar = path != NULL ? cli_grammar_read(run_path(s, path), vocab)
-                  : run_find(s, "of") != NULL
-                      ? run_listed_grammar(s, vocab)
-                      : run_random_grammar(s, run_number(s, "seed", 1),
-                                           (uint32_t)run_number(s, "states", 8), vocab);
+        grammar =
+            path != NULL ? cli_grammar_read(run_path(s, path), vocab)
+            : run_find(s, "of") != NULL
+                ? run_listed_grammar(s, vocab)
+                : run_random_grammar(s, run_number(s, "seed", 1), run_count(s, "states", 8), vocab);
     run_name_set(side, name, grammar, 0)->given = given != NULL;
     cli_grammar_digest(grammar, digest);
     if (expected != NULL && strcmp(digest, expected) != 0)
@@ -425,6 +447,9 @@ static void leave(run_side *side, const run_statement *s)
     const char *at = run_value(s, "");
     while (*at != '\0') {
         const size_t length = strcspn(at, ",");
+        if (!run_begins_side(at, length))
+            run_die(s, "leave: no side's name begins with '%.*s'", (int)(length < 40 ? length : 40),
+                    at);
         if (strncmp(side->name, at, length) == 0)
             run_leave_out(side, "its statement leave names this side");
         at += length + (at[length] == ',');
@@ -503,8 +528,8 @@ static void run_slot_call(run_side *side, const run_statement *s)
         run_params(side, s, &c.params);
     c.prompt = run_list(s, verb->call == force_slot ? "ids" : "prompt", &c.prompts);
     c.output = run_list(s, "output", &c.outputs);
-    c.number = (uint32_t)run_number(s, "count", 0);
-    c.from = (uint32_t)run_slot(side, (int32_t)run_number(s, "from", 0));
+    c.number = run_count(s, "count", 0);
+    c.from = (uint32_t)run_slot(side, (int32_t)run_count(s, "from", 0));
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t since = side->records;
         cls_status status = CLS_OK;
@@ -517,7 +542,7 @@ static void run_slot_call(run_side *side, const run_statement *s)
         if (status == CLS_OK && place < count && verb->keys == NULL)
             side->rules[place] = s;
         if (status == CLS_OK && place < count && verb->call == copy_slot)
-            side->rules[place] = side->rules[run_number(s, "from", 0)];
+            side->rules[place] = side->rules[run_count(s, "from", 0)];
         if (status == CLS_OK && side->way == RUN_EACH)
             run_flush(side);
         run_returned(side, status, since);

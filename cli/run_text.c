@@ -9,7 +9,7 @@
 
 #include "run.h"
 
-enum { MOST_BYTES = 1 << 28, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
+enum { MOST_BYTES = 1 << 28, MOST_BUFFER = 1 << 24, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
 
 jmp_buf *run_escape;
 
@@ -194,6 +194,14 @@ uint64_t run_number(const run_statement *s, const char *key, uint64_t absent)
     return n;
 }
 
+uint32_t run_count(const run_statement *s, const char *key, uint32_t absent)
+{
+    const uint64_t n = run_number(s, key, absent);
+    if (n > UINT32_MAX)
+        run_die(s, "%s=%" PRIu64 " does not fit 32 bits", key, n);
+    return (uint32_t)n;
+}
+
 static int32_t parse_int(const run_statement *s, const char *key, const char **text)
 {
     const bool negative = **text == '-';
@@ -238,7 +246,7 @@ int32_t *run_numbers(const run_statement *s, const char *key, const char *text, 
         list = cli_grow(list, n + (size_t)more, sizeof *list);
         for (uint32_t i = 0; i < more; i++)
             list[n++] = first + (times > 1 ? 0 : (int32_t)i);
-        if (*text != ',' && *text != '\0')
+        if ((*text != ',' && *text != '\0') || strcmp(text, ",") == 0)
             run_die(s, "%s: '%.20s' follows a number", key, text);
         text += *text == ',';
     }
@@ -331,6 +339,24 @@ const char *run_listed(const char *list, char end, const char *name)
             return at + length;
     }
     return NULL;
+}
+
+void run_check_words(const run_statement *s, const char *key, const char *words)
+{
+    const char *text = run_find(s, key);
+    while (text != NULL) {
+        cli_near near = {.word = text, .length = strcspn(text, ",")};
+        const char *word = words;
+        size_t n;
+        while ((n = strcspn(word, "|")) != near.length || strncmp(word, text, n) != 0) {
+            cli_near_try(&near, word);
+            if (word[n] == '\0')
+                run_die(s, "%s: '%.*s' is unknown%s", key,
+                        (int)(near.length < 40 ? near.length : 40), text, cli_near_text(&near, ""));
+            word += n + 1;
+        }
+        text = text[near.length] == ',' ? text + near.length + 1 : NULL;
+    }
 }
 
 static bool has_word(const char *words, const char *word)
@@ -428,6 +454,8 @@ void run_set_parts(run_side *side, const run_statement *s, const char *keys, con
         } else if (size > 8 && strcmp(text, "none") == 0) {
             memset(to, 0, size);
         } else if (size == sizeof(cls_buffer) && run_is(s, text, "buffer", number)) {
+            if (number[0] > MOST_BUFFER)
+                run_die(s, "%s=%.40s is larger than %d bytes", key, text, (int)MOST_BUFFER);
             const cls_buffer b =
                 run_buffer(side, cli_alloc((size_t)number[0] + 1, 1), (size_t)number[0]);
             memcpy(to, &b, sizeof b);

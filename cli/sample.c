@@ -109,11 +109,8 @@ static void check(const command *q)
         q->files[CLI_TOP_IDS] != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
     const char *const of_set =
         q->files[CLI_SET_IDS] != NULL ? "--kept-set-ids" : "--kept-set-counts";
-    const uint32_t vector = q->kernels.vector;
     if (q->results.draws == 0)
         cli_die("--draws: it must be at least 1");
-    if (vector != 0 && vector != 2 && vector != 4 && vector != 8 && vector != 16)
-        cli_die("--vector: %" PRIu32 " is not one of 2, 4, 8, 16", vector);
     if (q->results.top_n > CLI_MOST_TOP)
         cli_die("--logprobs-top: %" PRIu32 " is too large; the most is %u", q->results.top_n,
                 CLI_MOST_TOP);
@@ -186,10 +183,7 @@ int cls_cmd_sample(int argc, char **argv)
          "write the tokens of each row that the chain keeps"},
         {"log", CLI_OUTPUT, &q.log, "FILE", "write a text of calls that clsample run proves"},
         CLI_DEVICE_OR_HOST(&q.device),
-        {"work-group", CLI_UINT, &q.kernels.work_group, "N",
-         "work-items in a group (default: chosen for the device)"},
-        {"vector", CLI_UINT, &q.kernels.vector, "N",
-         "logits per load: 2, 4, 8 or 16 (default: chosen for the device)"},
+        CLI_SHAPE_OPTIONS(&q.kernels),
         CLI_DEVICE_OPTIONS(&q.kernels),
         CLI_NO_OPTION};
     cli_request_default(&q.request);

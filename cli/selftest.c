@@ -51,7 +51,7 @@ static json_t *run_selftest(cls_context *context, cls_status *status)
     json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", cases, "failed",
                                      (json_int_t)r.failed, "seconds", took, "stages", stages);
     if (*status != CLS_OK && (*status != CLS_SELF_TEST_FAILED || r.failed == 0))
-        json_object_set_new(object, "error", cli_text(cls_error_message()));
+        json_object_set_new(object, "error", cli_text(cli_reason()));
     return object;
 }
 

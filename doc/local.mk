@@ -12,13 +12,14 @@ endif
 EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/manual.css doc/manual.xml
 
 # Doxygen makes the manual, and a man page for each function and type. The archive has these pages.
+# They are made without the manual's layout, whose missing parts Doxygen 1.17 leaves out of them.
 need_doxygen = test '$(DOXYGEN)' || { echo 'this needs Doxygen; Debian: apt-get install doxygen' >&2; exit 1; }
 html-local:
 	@$(need_doxygen); echo '  GEN      html'; rm -rf html && $(DOXYGEN) doc/Doxyfile
 if HAVE_DOXYGEN
 doc/man3/made: include/clsample.h include/clsample-mpi.h $(pkginclude_HEADERS) build-aux/manual.awk build-aux/pages.awk
 	$(AM_V_GEN)rm -rf doc/man3 && $(MKDIR_P) doc/man3/doxygen && { cat doc/Doxyfile && printf '%s\n' \
-	    GENERATE_HTML=NO GENERATE_MAN=YES ALWAYS_DETAILED_SEC=YES OUTPUT_DIRECTORY=doc/man3/doxygen; } | \
+	    GENERATE_HTML=NO GENERATE_MAN=YES ALWAYS_DETAILED_SEC=YES LAYOUT_FILE= OUTPUT_DIRECTORY=doc/man3/doxygen; } | \
 	    $(DOXYGEN) - && cd doc/man3 && LC_ALL=C $(AWK) -v version=$(VERSION) \
 	    -f $(abs_srcdir)/build-aux/pages.awk doxygen/man/man3/*.h.3 doxygen/man/man3/cls_*.3 && \
 	    rm -r doxygen && echo >made

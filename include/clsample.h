@@ -65,7 +65,9 @@
  * fork(). OpenCL does not survive fork(). The child may call the functions of clsample/host.h,
  * exec() and _exit(), and may use what its parent opened without a device
  * (cls_context_create_host()), but it must not use or destroy anything else that its parent has
- * opened. A child that was forked before its parent first called OpenCL is not restricted.
+ * opened. Nor may it use or destroy a sampler of which another thread was in a call at the fork:
+ * its memory is half changed, and most calls refuse it, as one that is in use. A child that was
+ * forked before its parent first called OpenCL is not restricted in anything else.
  *
  * Errors. Every function that can fail returns a cls_status. After a failure cls_error_message()
  * returns a sentence that says what is wrong and names the argument, if one is at fault. A failed

@@ -7,7 +7,7 @@
 
 const char *cls_context_build_log(const cls_context *context)
 {
-    return context != NULL && context->build_log != NULL ? context->build_log : "";
+    return context != NULL ? cls_context_log(context) : "";
 }
 
 static cls_status check_device(cl_context cl, cl_device_id device)
@@ -23,6 +23,13 @@ static cls_status check_device(cl_context cl, cl_device_id device)
     return cls_refuse("device does not belong to context");
 }
 
+/* Tells the user that the test of groups is compiled next. */
+static void tell_test(const cls_context_options *o)
+{
+    if (o->progress != NULL)
+        o->progress(o->progress_user, "groups-test", 0, 1);
+}
+
 /* Finds groups that compute correctly on the device: with sub-groups if these do, and smaller ones
  * if the first do not. Fails if the caller chose a tier or a size that does not. */
 static cls_status find_groups(cls_context *context)
@@ -32,15 +39,20 @@ static cls_status find_groups(cls_context *context)
     const char *reason;
     if (!shape->compiler) /* nothing can be tested; each program will be proved here, however */
         return CLS_OK;
-    if (shape->tier == CLS_TIER_SUBGROUPS &&
-        (reason = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
-        if (o->tier == CLS_TIER_SUBGROUPS)
+    if (shape->tier == CLS_TIER_SUBGROUPS) {
+        tell_test(o);
+        reason = cls_subgroups_find(context->cl, context->device, shape);
+        if (reason != NULL && o->tier == CLS_TIER_SUBGROUPS)
             return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                             "options->tier is CLS_TIER_SUBGROUPS, but %s", reason);
-        shape->tier = CLS_TIER_INT64;
+        if (reason != NULL)
+            shape->tier = CLS_TIER_INT64;
     }
-    while ((shape->work_group > 1 || shape->row_group > 1) &&
-           (reason = cls_groups_check(context->cl, context->device, shape)) != NULL) {
+    while (shape->work_group > 1 || shape->row_group > 1) {
+        tell_test(o);
+        reason = cls_groups_check(context->cl, context->device, shape);
+        if (reason == NULL)
+            break;
         if (o->work_group != 0 || o->row_group != 0)
             return cls_fail(
                 CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,

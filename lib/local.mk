@@ -8,18 +8,18 @@ pkginclude_HEADERS = $(core_parts) include/clsample/head.h
 library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
 
 library_sources = \
-	lib/base/status.c lib/base/structs.c lib/base/read.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c lib/base/opencl.c \
+	lib/base/status.c lib/base/structs.c lib/base/read.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c lib/base/threads.c lib/base/opencl.c \
 	lib/device/device.c lib/device/source.c lib/device/subgroups.c \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
 	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
 	lib/queue/events.c lib/queue/arguments.c lib/queue/pointers.c lib/queue/buffers.c lib/queue/readback.c \
 	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/grammar.c \
-	lib/reference/host.c lib/reference/state.c lib/reference/text.c lib/reference/slot.c lib/reference/adjust.c lib/reference/set.c \
-	lib/reference/stages/infill.c lib/reference/stages/min_p.c lib/reference/stages/mirostat.c \
-	lib/reference/stages/p_less.c lib/reference/stages/temperature.c lib/reference/stages/top_a.c \
-	lib/reference/stages/top_k.c lib/reference/stages/top_n_sigma.c lib/reference/stages/top_p.c \
-	lib/reference/stages/typical_p.c lib/reference/stages/xtc.c lib/reference/chain.c lib/reference/sample.c \
-	lib/reference/draw.c lib/reference/watermark.c lib/reference/outputs.c lib/reference/verify.c lib/reference/lookup.c \
+	lib/host/host.c lib/host/state.c lib/host/text.c lib/host/slot.c lib/host/adjust.c lib/host/select.c lib/host/set.c \
+	lib/host/stages/infill.c lib/host/stages/min_p.c lib/host/stages/mirostat.c \
+	lib/host/stages/p_less.c lib/host/stages/temperature.c lib/host/stages/top_a.c \
+	lib/host/stages/top_k.c lib/host/stages/top_n_sigma.c lib/host/stages/top_p.c \
+	lib/host/stages/typical_p.c lib/host/stages/xtc.c lib/host/chain.c lib/host/sample.c \
+	lib/host/draw.c lib/host/watermark.c lib/host/outputs.c lib/host/verify.c lib/host/lookup.c \
 	lib/sampler/enter.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
 	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \

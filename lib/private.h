@@ -7,8 +7,8 @@
  * compiled into each library. No program but the command may call it, and all must be from the same
  * release.
  *
- * This header includes no private one but that of the table: what is not here, the other libraries
- * cannot use.
+ * This header includes no private ones but those of two tables: what is not here, the other
+ * libraries cannot use.
  */
 #ifndef CLS_PRIVATE_H
 #define CLS_PRIVATE_H
@@ -17,6 +17,7 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #endif
 #include "clsample.h"
+#include "sizes.h"
 #if defined(CLS_BUILD) || defined(CLS_HEAD_BUILD)
 #include "base/opencl.h"
 #endif

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: MIT
-# `make check` runs TESTS, each feature at least once, in less than three minutes from an empty cache
-# of kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless
-# the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
+# `make check` runs TESTS, each feature at least once, in three to five minutes from an empty cache of
+# kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless the
+# caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
-short_tests = tests/device/check_head tests/device/check_shards tests/device/check_shard_calls \
-	tests/device/check_guards \
-	tests/stress/check_threads tests/stress/check_threads_stub \
-	tests/unit/check_reference
-device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
-	tests/device/check_refused \
+short_tests = tests/device/check_proofs tests/device/check_programs tests/device/check_selftest \
+	tests/device/check_head tests/device/check_shards tests/device/check_shard_calls \
+	tests/device/check_guards tests/device/check_far tests/device/check_quiet \
+	tests/stress/check_threads tests/stress/check_threads_stub $(short_units)
+short_units = tests/unit/check_reference tests/unit/check_watermark
+device_tests = tests/device/check_interface tests/device/check_refused \
 	tests/device/check_saved tests/device/check_memory tests/device/check_ahead \
-	tests/device/check_far tests/device/check_fork tests/device/check_quiet \
-	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls \
+	tests/device/check_fork tests/device/check_wide tests/device/check_head_calls \
 	tests/device/check_pointers
 unit_tests = tests/unit/check_arithmetic tests/unit/check_goldens tests/unit/check_samplers tests/unit/check_table \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
 	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host \
-	tests/unit/check_watermark
+	tests/unit/check_overlap_host tests/unit/check_select tests/unit/check_host_threads
 long_tests = tests/device/check_shard_contexts \
 	tests/device/check_tiers tests/device/check_binaries \
 	tests/stress/check_verify_law
@@ -30,16 +29,18 @@ short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
+	tests/package/growth.sh tests/package/peers.sh \
 	tests/package/bootstrap.sh tests/package/device.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests)
-quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_tests) $(quick_examples) \
+other_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_tests) $(quick_examples) \
 	$(fuzz_host) $(fuzz_device)
+quick_tests = $(all_texts) $(other_tests)
 TESTS = $(quick_tests) $(package_tests)
 # These come last, when all that they need is compiled: tests that run at the same time compile the
 # same programs twice.
-last_tests = tests/arithmetic/check_vectors $(short_scripts) $(texts)
+last_tests = tests/arithmetic/check_vectors $(short_scripts)
 check_PROGRAMS = tests/arithmetic/check_vectors
 # Automake writes a rule for each program that is in TESTS under some condition. This condition
 # never holds: it gives rules to the programs that only check-long, check-full and check-host run.
@@ -51,16 +52,18 @@ if BUILD_COMMAND
 first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
-short_scripts += tests/scripts/judge.sh
-# clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
+short_scripts += tests/scripts/groups.sh tests/scripts/judge.sh
+# clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh. The
+# quick set runs them in one process (all_texts).
+all_texts = tests/scripts/texts.sh
 texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run \
 	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run \
 	tests/scripts/chains.run tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run \
 	tests/scripts/calls.run tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run \
 	tests/scripts/saved.run tests/scripts/refused.run tests/scripts/watermark.run tests/scripts/usual.run \
 	tests/scripts/phases.run
-long_check += tests/scripts/shapes.sh
-command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
+long_check += tests/scripts/shapes.sh tests/examples/check_demo.sh
+command_check = tests/command/check_requests.sh tests/command/check_shapes.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
 
@@ -68,7 +71,7 @@ more_tests = $(host_check) $(command_check) $(long_check)
 check-long:
 	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(short_tests) $(short_scripts) $(texts)'
 check-full:
-	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(TESTS)'
+	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(texts) $(other_tests) $(package_tests)'
 check-host:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(host_check) $(command_check) $(quick_tests)'
 tests/package/amalgamation.log tests/examples/check_litert.log: amalgamation/clsample.c
@@ -84,7 +87,7 @@ RUN_LOG_DRIVER = $(LOG_DRIVER)
 # CK_FORK=no: an OpenCL context does not survive a fork. CLS_TEST_KERNELS is a folder for compiled
 # kernels. OCL_ICD_VENDORS stays as it is, since the caller chooses the devices.
 AM_TESTS_ENVIRONMENT = \
-	case ' $(short_tests) $(short_scripts:.sh=) $(texts:.run=) ' in *" $(@:.log=) "*) \
+	case ' $(short_tests) $(short_scripts:.sh=) $(all_texts:.sh=) $(texts:.run=) ' in *" $(@:.log=) "*) \
 	    export CLS_TEST_SIZE="$${CLS_TEST_SIZE-$(short_size)}";; esac; \
 	case ' $(shape_tests) ' in *" $(@:.log=) "*) \
 	    export POCL_EXTRA_BUILD_FLAGS="$${POCL_EXTRA_BUILD_FLAGS-$(shape_flags)}";; esac; \
@@ -121,7 +124,7 @@ endif
 if BUILD_COMMAND
 check_PROGRAMS += tests/scripts/hooked
 tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/scripts/judge.c tests/scripts/model.c tests/support/brute.c tests/support/one_row.c \
-	tests/support/subgroups.c $(command_parts)
+	tests/support/subgroups.c tests/support/items.c $(command_parts)
 tests_scripts_hooked_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif
 
@@ -177,6 +180,6 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c tests/package/growth.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
 	$(srcdir)/tests/scripts/*.run
 test_headers = $(srcdir)/tests/*/*.h

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: MIT
 """Changes the sources in one place at a time, by named operators, and prints which tests see it.
 
-    python3 SOURCE/tests/mutants.py [--list] [--count N] [--minutes N] [GROUP...]
+    python3 SOURCE/tests/mutants.py [OPTION...] [GROUP...]
 
 It is run by hand in the folder `build` of the sources, which it copies to a temporary folder and
 builds there. A group has files and the checks that concern them. N places in its files are changed:
 an equal share of each operator, evenly spread, so the same arguments give the same mutants. Proofs
-of programs compare nothing here; otherwise they would refuse most mutants of kernels.
+of programs compare nothing here, except in the tests that are about them: otherwise they would
+refuse most mutants of kernels, and no other test would be judged.
+
+To see what is lost when a test is shortened or moved, run what remains with --first, which ends a
+mutant with the first test that sees it, and then the moved test alone on the mutants that are left:
+
+    mutants.py --first --check judge.sh:small --check slots.run:small step >left
+    mutants.py --only left --check judge.sh:full step
 
 A line of the output is a mutant and the tests that fail with it. `-` means that none does: the
 change is without effect, or a test is lacking. At the end, for each test: the number of mutants
@@ -17,7 +24,9 @@ import collections
 import glob
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,24 +58,37 @@ def texts(names):
     return [f"tests/scripts/{name}.run" for name in names.split()]
 
 
-UNIT = "reference modes_host samplers arithmetic goldens"
+def devices(names):
+    return [f"tests/device/check_{name}" for name in names.split()]
+
+
+JUDGE = "tests/scripts/judge.sh"
+UNIT = "select reference modes_host samplers arithmetic goldens watermark"
 HOST = [f"tests/unit/check_{name}" for name in UNIT.split()]
 HOST += ["tests/arithmetic/check_vectors", "tests/device/check_selftest --write"]
 HOST += texts("history adjust chains")
-DEVICE = [f"tests/device/check_{name}" for name in ("selftest",)]
-DEVICE += texts("chains outputs modes")
+# Proofs compare in these.
+PROVING = devices("proofs programs quiet")
+DEVICE = devices("selftest proofs far") + texts("chains outputs modes")
 # What compiles the functions of a changed header; all else is left as it is.
-USERS = ["lib/re*/*.c", "lib/reference/stages/*.c", "tests/unit/check_[as][ra][im]*.c"]
-USERS += ["tests/arithmetic/*.c", "tests/support/requests.c"]
+USERS = ["lib/request/*.c", "lib/host/*.c", "lib/host/stages/*.c"]
+USERS += ["tests/unit/check_[as][ra][im]*.c", "tests/arithmetic/*.c", "tests/support/requests.c"]
+USERS += ["tests/unit/check_watermark.c"]
 GROUPS = {  # files and checks
-    "reference": (["lib/reference/[acds]*.c", "lib/reference/stages/*.c"], HOST),
-    "shared": (["cl/core/samplers.h", "cl/core/arithmetic.h"], HOST),
+    "host": (["lib/host/[acds]*.c", "lib/host/stages/*.c"], HOST),
+    "shared": ([f"cl/core/{name}.h" for name in ("samplers", "arithmetic", "watermark")], HOST),
     "history": (["cl/row/re*.cl", "cl/row/effects.cl"], texts("history")),
-    "request": (["lib/request/*.c"], texts("adjust budgets grammar saved") + HOST[:2]),
-    "sampler": (["lib/sampler/*.c"], texts("slots calls accept saved forced")),
-    "step": (["lib/step/*.c"], texts("steps outputs masks verify drafts")),
-    "shard": (["lib/shard/*.c"], [*texts("shards"), "tests/device/check_shards"]),
-    "kernels": (["cl/stages/*.cl", "cl/row/*.cl", "cl/draw/*.cl"], DEVICE),
+    "request": (["lib/request/*.c"], texts("adjust budgets grammar saved") + HOST[:2]
+                + ["tests/command/check_command.sh"]),
+    "sampler": (["lib/sampler/*.c"], [*texts("slots calls accept saved forced"), JUDGE]),
+    "step": (["lib/step/*.c"], [*texts("steps outputs masks verify drafts"), JUDGE]),
+    "shard": (["lib/shard/*.c"], [*texts("shards"), *devices("shards")]),
+    "kernels": (["cl/stages/*.cl", "cl/row/*.cl", "cl/draw/*.cl", "cl/kernels/*.cl",
+                 "cl/core/groups.cl"], DEVICE),
+    "programs": (["lib/programs/*.c", "lib/context.c"], PROVING),
+    "head": (["lib/head/*.c"], devices("head head_calls")),
+    "command": (["cli/*.c"], [f"tests/command/check_{name}.sh"
+                              for name in ("command", "run", "explain", "pages")]),
 }
 
 
@@ -99,7 +121,20 @@ def mutants(group, count):
 
 
 def targets(check):
-    return ["clsample", "tests/scripts/hooked"] if check.endswith(".run") else [check.split()[0]]
+    program = check.split()[0].partition(":")[0]
+    return ["clsample", "tests/scripts/hooked"] if program.endswith(("sh", ".run")) else [program]
+
+
+def find(name):
+    """The check of a name as `tests/run` takes it, with its size: NAME[:tiny|small|full]."""
+    name, _, size = name.partition(":")
+    stem, end = os.path.splitext(name)
+    ends = (end,) if end else (".c", ".run", ".sh")
+    found = [p for p in glob.glob(f"../tests/*/{stem}.*") if p.endswith(ends)]
+    if len(found) != 1 or size not in ("", "tiny", "small", "full"):
+        sys.exit(f"mutants.py: {name}:{size} is no test of a size, or several: {found}")
+    check = found[0][3:].removesuffix(".c")
+    return f"{check}:{size}" if size else check
 
 
 def replace(path, old, new):
@@ -111,7 +146,7 @@ def replace(path, old, new):
 class Copy:
     """A copy of the sources and of their build."""
 
-    def __init__(self):
+    def __init__(self, group):
         self.top = tempfile.mkdtemp(prefix="mutants-")
         self.source = os.path.join(self.top, "source")
         skip = shutil.ignore_patterns(".git", "corpus", "autom4te.cache")
@@ -122,10 +157,14 @@ class Copy:
         self.environment["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"
         self.environment["BUILD"] = os.path.join(self.source, "build")
         self.environment["CLSAMPLE"] = os.path.join(self.source, "build", "clsample")
-        for name in ("POCL_CACHE_DIR", "CLS_TEST_PROGRAMS"):
+        if group:
+            self.environment["CLS_TEST_GROUP"] = str(group)
+        for name in ("POCL_CACHE_DIR", "CLS_TEST_PROGRAMS", "proved"):
             self.environment[name] = f"{self.top}/{name}"
             os.mkdir(self.environment[name])
-        replace("lib/selftest/prove.c", "cls_test_proofs_compare_nothing", "1")
+        replace("lib/selftest/prove.c", "cls_test_proofs_compare_nothing",
+                'getenv("PROOFS_COMPARE") == NULL')
+        replace("lib/selftest/prove.c", "#include", "#include <stdlib.h>\n#include")
 
     def move(self, build):
         """What was configured by an absolute path would build the sources there, unchanged."""
@@ -135,13 +174,20 @@ class Copy:
             open(path, "w", encoding="utf-8").write(text.replace(old, self.source))
             os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))
 
-    def run(self, command, seconds):
-        try:
-            return subprocess.run(
-                command, cwd="build", env=self.environment, timeout=seconds, text=True,
-                errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, 1, ":E:case:too_long:0:")
+    def run(self, command, seconds, **more):
+        """Runs a command for at most some seconds of processor time, since the machine may be busy,
+        and ten times that by the clock."""
+        with subprocess.Popen(
+                command, cwd="build", env={**self.environment, **more}, text=True, errors="replace",
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        ) as process:
+            try:
+                output = process.communicate(timeout=10 * seconds)[0]
+                return subprocess.CompletedProcess(command, process.returncode, output)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return subprocess.CompletedProcess(command, 1, ":E:case:too_long:0:")
 
     def build(self, checks, path=None):
         command = ["make", "-s", "-j2", "CFLAGS=-O1", *sum(map(targets, checks), [])]
@@ -153,22 +199,38 @@ class Copy:
 
     def failures(self, check):
         """Returns the names of a check's tests that fail."""
-        small = "device" not in check and "scripts" not in check
-        self.environment["CLS_TEST_SIZE"] = "small" if small else "tiny"
+        check, _, size = check.partition(":")
+        size = size or ("tiny" if re.search("device|scripts", check) else "small")
+        more = {} if size == "full" else {"CLS_TEST_SIZE": size}
+        if check in PROVING:
+            more.update(PROOFS_COMPARE="1", CLS_TEST_PROGRAMS=self.environment["proved"])
         command = ["./" + check.split()[0], *check.split()[1:]]
         if check.endswith(".run"):
             command = ["sh", "../tests/scripts/run.sh", "../" + check]
-        done = self.run(command, 300)
+        elif check.endswith(".sh"):
+            command = ["sh", "../" + check]
+        done = self.run(command, 300, **more)
         failed = set(re.findall(r":[FE]:[^:]*:(\w+):\d+:", done.stdout))
-        failed |= set(re.findall(r"FAILED: \S*?(\w+)\.txt", done.stdout))
+        failed |= set(re.findall(r"^([^:\n]+): FAILED:", done.stdout, re.M))  # of texts
+        failed |= set(re.findall(r"^FAILED: ([^:\n]{1,50})", done.stdout, re.M))  # of the command
         if "--write" in check:
             known = open("lib/selftest/known.c", encoding="utf-8").read()
             answers = [re.findall(r"-?\d+, 0x\w+", text) for text in (known, done.stdout)]
             failed = set() if answers[0] == answers[1] else {"known"}
         elif done.returncode not in (0, 77) and not failed:
             failed = {"fails"}
-        name = os.path.basename(check.split()[0]).replace("check_", "")
-        return {f"{name}:{test}" for test in failed if not re.match("spoiled|arguments", test)}
+        name = re.sub("check_|[.].*", "", os.path.basename(check.split()[0]))
+        return {f"{name}:{test.replace(' ', '_')}" for test in failed
+                if not re.match("spoiled|arguments", test)}
+
+    def seen_by(self, checks, first):
+        """Returns the tests that fail; if first is set, those of the first check that has some."""
+        found = set()
+        for check in checks:
+            found |= self.failures(check)
+            if found and first:
+                break
+        return found
 
 
 def main():
@@ -176,19 +238,32 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument("--count", type=int, default=20, help="mutants of a group")
     parser.add_argument("--minutes", type=float, default=35)
+    parser.add_argument("--check", action="append", metavar="NAME[:SIZE]",
+                        help="run this test, not the group's: check_far:full, slots.run")
+    parser.add_argument("--first", action="store_true",
+                        help="end a mutant with the first test that sees it")
+    parser.add_argument("--only", metavar="FILE",
+                        help="an earlier output: only the mutants that no test has seen there")
+    parser.add_argument("--work-group", type=int, metavar="N",
+                        help="groups of N on devices (CLS_TEST_GROUP), with vectors of 4 in texts")
     parser.add_argument("group", nargs="*", default=list(GROUPS))
     o = parser.parse_args()
+    chosen = [find(name) for name in o.check or []]
+    left = set()
+    if o.only:
+        with open(o.only, encoding="utf-8") as f:
+            left = {line[:-3] for line in f.read().split("\n") if line.endswith(": -")}
     if o.list:
         os.chdir("..")
         for group in o.group:
             for path, number, name, new in mutants(group, o.count):
                 print(f"{path}:{number}: {name}: {new.strip()}")
         return 0
-    copy, began, seen, tested = Copy(), time.time(), collections.defaultdict(set), 0
+    copy, began, seen, tested = Copy(o.work_group), time.time(), collections.defaultdict(set), 0
     for group in o.group:
-        checks = GROUPS[group][1]
+        checks = chosen or GROUPS[group][1]
         built = copy.build(checks)
-        broken = set().union(*(copy.failures(c) for c in checks))
+        broken = copy.seen_by(checks, first=False)
         if built.returncode != 0 or broken:
             print(built.stdout, "without a change fail:", broken)
             return 1
@@ -196,6 +271,8 @@ def main():
             if time.time() - began > 60 * o.minutes:
                 break
             where = f"{path}:{number} {name}: {new.strip()}"
+            if o.only and where not in left:
+                continue
             text = open(path, encoding="utf-8").read()
             lines = text.split("\n")
             lines[number - 1] = new
@@ -204,7 +281,7 @@ def main():
                 print(f"{where}: does not compile", flush=True)
             else:
                 tested += 1
-                found = set().union(*(copy.failures(c) for c in checks))
+                found = copy.seen_by(checks, o.first)
                 print(f"{where}: {' '.join(sorted(found)) or '-'}", flush=True)
                 for test in found:
                     seen[test].add(where)

@@ -25,9 +25,6 @@ enum {
     CLS_STAGES = 13,
     CLS_MAX_STAGES = 16,
 };
-/* A larger top-k of a request with CLS_SLOT_SEARCH goes to the search where groups of rows have one
- * item, although the list could hold its tokens: 16 rows with top-k 1,000 take .48 ms, not 1.12. */
-#define CLS_LISTED_TOP_K 700
 #define CLS_MIROSTAT_RANKS 100 /* tokens from which Mirostat 1 estimates the slope */
 
 #endif

@@ -74,6 +74,13 @@ CLS_INLINE u32 state_words(u32 vocab, u32 layout)
     return state_grammar(vocab, layout) + (CLS_LAYOUT_ROLLBACK(layout) + 15) / 16 * 16;
 }
 
+/* Returns how many tokens follow the state at a place of a ring of `rollback` states, if the text
+ * has `length` tokens. */
+CLS_INLINE u32 state_back(u32 length, u32 place, u32 rollback)
+{
+    return (length + rollback - 1 - place) % rollback + 1;
+}
+
 /* No history is as long: a longer sequence of tokens is as if it had this length. */
 #define CLS_LONGER 0xffffu
 

@@ -195,8 +195,10 @@ static inline void adaptive_carry(const cls_slot *slot, const cls_slot *was,
 #if CHANGES
 /* Returns a state of the thinking budget under new parameters. The tokens that counted still count,
  * but not for more than the new budget; and of the ids that end the thinking, as many have been
- * emitted as before. */
-static inline u32 thinking_carry(const cls_slot *slot, const cls_slot *was, u32 thinking)
+ * emitted as before. Without any of these, no more count than the `outputs` that there are: a loop
+ * had used up the budget. */
+static inline u32 thinking_carry(const cls_slot *slot, const cls_slot *was, u32 outputs,
+                                 u32 thinking)
 {
     if (!(slot->flags & CLS_SLOT_THINKING))
         return 0;
@@ -208,7 +210,9 @@ static inline u32 thinking_carry(const cls_slot *slot, const cls_slot *was, u32 
     const u32 emitted = count > budget ? count - budget : 0u;
     if (emitted != 0 && emitted >= slot->n_thinking_forced)
         return 0;
-    return 1 + (emitted != 0 ? slot->thinking_budget + emitted : min(count, slot->thinking_budget));
+    return 1 + (emitted != 0
+                    ? slot->thinking_budget + emitted
+                    : min(count, slot->n_thinking_forced != 0 ? slot->thinking_budget : outputs));
 }
 #endif
 
@@ -234,9 +238,6 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
         state_clear(s);
-        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
-    } else if (c->kind == CLS_CHANGE_APPEND && begun) {
-        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
 #if CHANGES
     } else if (c->kind == CLS_CHANGE_PARAMS && begun) {
         *slot = c->params;
@@ -247,10 +248,13 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
         slot->forced = was.forced;
         slot->n_forced = was.n_forced;
         slot->forced_from = was.forced_from;
-        slot->thinking = thinking_carry(slot, &was, was.thinking);
+        slot->thinking = thinking_carry(slot, &was, slot->outputs, was.thinking);
         if ((slot->flags | was.flags) & CLS_SLOT_THINKING)
-            for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS)
-                s->thinking[i] = thinking_carry(slot, &was, s->thinking[i]);
+            for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS) {
+                const u32 back = state_back(slot->length, i, s->n_adaptive);
+                s->thinking[i] = thinking_carry(
+                    slot, &was, slot->outputs - min(back, slot->outputs), s->thinking[i]);
+            }
         /* Another grammar begins with the call, and so it does after a rollback behind it. */
         if ((slot->flags & was.flags & CLS_SLOT_GRAMMAR) && slot->grammar == was.grammar)
             slot->grammar_state = was.grammar_state;
@@ -277,7 +281,6 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_TURN && begun) {
         state_turn(slot, s, scratch);
-        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, a->rollback, scratch))
             slot->flags = 0;
@@ -289,6 +292,9 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
     } else if (c->kind == CLS_CHANGE_RESET) {
         slot->flags = 0;
     }
+    if (c->kind == CLS_CHANGE_BEGIN ||
+        ((c->kind == CLS_CHANGE_APPEND || c->kind == CLS_CHANGE_TURN) && begun))
+        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
 }
 
 /* Launch: [WGS, n]: a group for each change of a round. The words of `changes` from `first` on are

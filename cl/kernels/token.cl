@@ -21,7 +21,7 @@ static inline int list_row(row_job *w)
         chain_bound b;
         bound_chain(w->slot, max_key, w->out.total, &b);
         i32 lo = b.lowest;
-        if (WGS == 1 && r->vocab > LIST && b.k > CLS_LISTED_TOP_K && (w->flags & CLS_SLOT_SEARCH))
+        if (WGS == 1 && b.k != 0 && (w->flags & CLS_SLOT_SEARCH)) /* CLS_LISTED_TOP_K */
             break;
         if (attempt == 0 && r->vocab <= LIST) {
             lo = CLS_KEY_NONE + 1;

@@ -75,11 +75,9 @@ ONE_COPY void locate_in_row(const row_logits *r, const measure *m, u64 target, c
                             const i32 *pivot, __global u64 *sums, shortlist *list, cut *c)
 {
     interval b = *from;
-    const int between = b.lo_pivot >= 0 && b.hi_pivot >= 0,
-              beyond = !between && (b.lo_pivot >= 0 || b.hi_pivot >= 0);
+    const int beyond = (b.lo_pivot >= 0) != (b.hi_pivot >= 0);
     f32 span = beyond ? float_of_key(pivot[CLS_PIVOTS - 1]) - float_of_key(pivot[0]) : 0.0f;
-    int measured = b.lo != CLS_KEY_NONE, shrinks = measured && !beyond,
-        guess = between || b.at_lo == target;
+    int measured = b.lo != CLS_KEY_NONE, shrinks = measured && !beyond, guess = shrinks;
     c->key = CLS_KEY_NONE;
     c->id = CLS_MAX_ID;
     c->pivot = -1;

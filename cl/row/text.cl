@@ -182,10 +182,12 @@ static inline u32 text_next(__global const cls_slot *slot, __global const u32 *a
     return ended;
 }
 
-#define DIFFERS(at) (text_entry(t, (at) + n) ^ text_entry(t, at))
+#define DIFFERS(at) \
+    ((text_entry(t, (at) + n) ^ text_entry(t, at)) | (~text_entry(t, at) & CLS_ENTRY_OUTPUT))
 /* Returns how many entries before the end of a text, which an entry follows, equal those n entries
- * earlier in the bits of `kind`; at most `most`. An item that is alone in its group takes eight a
- * trip: some texts have 200,000 to compare (rule 5). Others would need more registers for it. */
+ * earlier in the bits of `kind`; at most `most`. If `kind` has CLS_ENTRY_OUTPUT, these entries are
+ * output, as the one that follows must be. An item that is alone in its group takes eight a trip:
+ * some texts have 200,000 to compare (rule 5). Others would need more registers for it. */
 static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most, u32 kind)
 {
     u32 back = 1;
@@ -216,7 +218,8 @@ static inline u32 finds_loop(__global const cls_slot *slot, const text *t, u32 e
     u32 found = 0;
     if ((slot->flags & CLS_SLOT_LOOPS) && (entry & CLS_ENTRY_OUTPUT)) {
         const u32 repeats = slot->loop_repeats, shortest = slot->loop_min,
-                  most = slot->flags & CLS_SLOT_LOOPS_THINK ? t->thinking : t->length + 1,
+                  most = min(slot->flags & CLS_SLOT_LOOPS_THINK ? t->thinking : 0xffffffffu,
+                             t->length + 1),
                   reach = min(slot->loop_max * repeats, most);
         u32 n = first;
         while (n * repeats <= reach) {

@@ -129,7 +129,8 @@ ONE_COPY void measure_set(row_job *w, u32 stage, u32 is, int needs_mass)
         first = stage == CLS_STAGE_MIROSTAT_1 ? CLS_MIROSTAT_RANKS : 0;
 #endif
         if ((w->tokens <= LIST || first != 0) &&
-            collect_first(&w->r, w->tokens <= LIST ? 0 : first, CLS_KEY_NONE + 1, w->c.set.top_key,
+            collect_first(&w->r, w->tokens <= LIST ? 0 : first,
+                          max(w->c.set.cut.key, CLS_KEY_NONE + 1), w->c.set.top_key,
                           list) != CLS_KEY_NONE) {
             list_sort(list);
             w->listed = w->tokens <= LIST;

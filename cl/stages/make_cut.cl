@@ -118,6 +118,16 @@ static inline void begin_with_pass(row_job *w, u32 is, interval *within, cut *at
     wg_masses(known, CLS_PIVOTS, w->list.scratch);
     interval_narrow(w->out.pivot, known, w->target, 1, within);
 }
+
+/* Takes what measure_set() has measured: all of the set lies above the key before its cut. */
+static inline void begin_with_set(const row_job *w, const cls_cut *cut, interval *within)
+{
+    const u64 all = w->counts ? w->tokens : w->mass;
+    if (cut->key == CLS_KEY_NONE || all < w->target)
+        return;
+    within->lo = cut->key - 1;
+    within->at_lo = all;
+}
 #endif
 
 /* Makes the cut in the set. If too few tokens are left, it keeps as many as min_keep says, in the
@@ -136,6 +146,8 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
             within.at_lo = w->target;
         }
 #if SEARCH
+        if (!is_first && !w->listed && w->cut == CUT_REACH)
+            begin_with_set(w, &before.cut, &within);
         w->pass.last.pivot = -1; /* the list may change */
         if (is_first && !w->listed)
             begin_with_pass(w, is, &within, &at);

@@ -18,8 +18,8 @@ extern "C" {
 /* ----------------------------------------------------------------- version */
 
 /* The version of this header, as text and as major * 10000 + minor * 100 + patch. */
-#define CLS_VERSION_STRING "0.11.0"
-#define CLS_VERSION_NUMBER 1100
+#define CLS_VERSION_STRING "0.12.0"
+#define CLS_VERSION_NUMBER 1200
 
 /* ------------------------------------------------------------- annotations */
 

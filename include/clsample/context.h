@@ -13,7 +13,8 @@ extern "C" {
 typedef enum cls_tier {
     CLS_TIER_AUTO = 0, /* in options: the highest tier that the device has and computes correctly */
     CLS_TIER_INT64 = 1, /* OpenCL C 1.2 and 64-bit integers, which every device needs */
-    /* Also sub-groups, where work-groups have several work-items. */
+    /* Also sub-groups, where work-groups have several work-items. On CPUs only those of Intel's
+     * runtime are used: PoCL 6.0 compiles others for ever, which no test can find out. */
     CLS_TIER_SUBGROUPS = 2
 } cls_tier;
 
@@ -67,7 +68,9 @@ typedef struct cls_context_options {
     /* The types of logits for samplers whose own options name none: bits 1u << cls_dtype.
      * 0: float32. */
     uint32_t dtypes;
-    uint32_t work_group; /* 1 to 1024, any number; 0: by device type */
+    /* 1 to 1024, any number, but on Intel's runtime for CPUs a power of two; 0: a power of two by
+     * device type. */
+    uint32_t work_group;
     /* 2, 4, 8 or 16; 0: by device type. 2 becomes 4 where work-groups have one work-item. */
     uint32_t vector;
     uint32_t shortlist; /* a power of two from 16 to 2048; 0: by local memory */
@@ -79,8 +82,8 @@ typedef struct cls_context_options {
     char *build_log;
     size_t build_log_size;
 
-    /* 1 to 1024, any number; 0: 1 on CPUs, else work_group. A larger group does not help on CPUs,
-     * and PoCL takes minutes to compile it. */
+    /* As work_group; 0: 1 on CPUs, else work_group or the power of two below it. A larger group
+     * does not help on CPUs, and PoCL takes minutes to compile it. */
     uint32_t row_group;
     uint32_t tier; /* a cls_tier; 0: CLS_TIER_AUTO */
 
@@ -103,15 +106,17 @@ typedef struct cls_context_options {
     size_t binary_size;
 
     /* An existing folder in which compiled programs are looked up and stored, one file each; the
-     * name is copied. NULL: nothing is read or written. Several processes may share a folder.
-     * Whenever the folder or a file in it cannot be used, the kernels are compiled from source.
+     * name is copied. NULL: nothing is read or written. Several processes may share a folder. One
+     * that is not there, or whose files cannot be read, is refused. If it cannot be written, or a
+     * file in it cannot be used, the kernels are compiled from source. On PoCL see cache_always.
      * Anyone who can write to the folder decides what the device runs: do not use a folder that
      * others can write to. */
     const char *cache_dir;
     /* 1: also store programs that PoCL compiled. 0 (default): on PoCL the folder is only read,
      * because PoCL compiles a program a second time when its bytes are requested, and has a cache
      * itself (POCL_CACHE_DIR). Later starts from the folder take less than half of the time that
-     * they take from PoCL's cache. */
+     * they take from PoCL's cache. PoCL 5 and 6 may end the process when they are asked for bytes:
+     * there nothing is stored all the same, and PoCL's own cache remains. */
     int32_t cache_always;
 
     /* 1: build_log outlives the context and all its samplers. Programs that are compiled after
@@ -123,7 +128,9 @@ typedef struct cls_context_options {
      * parameters need more. Without it such a call seems to hang, for seconds where nothing is
      * cached. `count` is the number of programs that this call compiles or loads, and `done` is the
      * number of those that came before this one. A program whose proof fails is compiled again, and
-     * told again. The function must not call the library. NULL: no calls. */
+     * told again. Where work-groups have several work-items, cls_context_create() also tells of
+     * `groups-test`, as the only program of its own, before each test of such groups. The function
+     * must not call the library. NULL: no calls. */
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
 
@@ -141,6 +148,15 @@ typedef struct cls_context_options {
      * which OpenCL's full profile promises, kernels get a call's numbers by value, else in a buffer
      * that the call writes. 0: the device's limit. */
     uint64_t max_parameter_size;
+
+    /* Of a context of the host: how many threads sample the rows of a step, up to 256, the caller's
+     * among them. 1 (default): the caller's alone. 0: one for each processor. The others begin and
+     * end within the call, and no more begin than the step has rows. If one cannot be made, the
+     * rest do its share, and after fork() there is one. Tokens and outputs do not depend on it. A
+     * step that writes kept_set.offsets, or in which rows share a slot, and every call but
+     * cls_sample() and cls_logprobs() has one thread. For each thread a sampler has 41 bytes of
+     * memory for each token of the vocabulary. */
+    uint32_t host_threads;
 } cls_context_options;
 
 CLS_INIT_FUNCTION(cls_context_options)
@@ -169,9 +185,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
                                                       cls_context **out);
 
 /* Opens the host: a context without a device. Its samplers do what those of a device do, in plain
- * C, one row after the other, with the same results. No OpenCL is needed or called, and nothing is
- * compiled: cls_context_compile() and cls_sampler_compile() only check their bits, and no call that
- * enqueues is refused for a cls_feature.
+ * C, with the same results: rows one after the other, or side by side (host_threads). No OpenCL is
+ * needed or called, and nothing is compiled: cls_context_compile() and cls_sampler_compile() only
+ * check their bits, and no call that enqueues is refused for a cls_feature.
  *
  * Calls that enqueue take no queue and no events: `queue` is NULL, n_wait is 0, the work is done
  * when the call returns, and *done becomes NULL. Buffers are of the kind CLS_BUFFER_HOST. Slot
@@ -181,8 +197,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
  * need a device.
  *
  * options: NULL for defaults. `dtypes` and `shortlist` (0: 1,024) mean what they mean for a
- * device; the other fields are checked, and have no effect. The context and its samplers may be
- * used after fork(). Any thread may call this.
+ * device, and `host_threads` is for the host alone; the other fields are checked, and have no
+ * effect. The context and its samplers may be used after fork(), but for a sampler that another
+ * thread was using (clsample.h, "fork()"). Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_create_host(const cls_context_options *options,
                                                            cls_context **out);
@@ -197,7 +214,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_info(const cls_context *context,
                                                     cls_device_info *info);
 
 /* Returns the compiler's log of all programs so far, and "" if there is none. The string belongs to
- * the context and is valid until the context compiles again. */
+ * the context, which leaves it as it is until it is freed, and gives a longer one when it has
+ * compiled more. Any thread may call this. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_context_build_log(const cls_context *context);
 
 #ifdef __cplusplus

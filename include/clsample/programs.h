@@ -17,15 +17,16 @@ typedef enum cls_feature {
     /* Separate kernels for steps of greedy rows and rows without truncation. The other kernels
      * serve these rows as well. */
     CLS_FEATURE_PLAIN = 1,
-    CLS_FEATURE_SHORTLIST = 2,  /* chains whose set fits the shortlist: top-k, min-p, and top-p
-                                   after one of these */
-    CLS_FEATURE_SEARCH = 4,     /* chains that may keep any number of tokens: top-p alone, top-k
-                                   larger than the shortlist */
-    CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, Mirostat, adaptive p, top-p decay */
-    CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
-    CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
-    CLS_FEATURE_STATE = 64,     /* cls_slot_copy(), _rollback(), _load(), _next_turn() and
-                                   _params() */
+    CLS_FEATURE_SHORTLIST = 2,  /* all truncations; alone those whose set fits the shortlist: top-k,
+                                   and top-p and min-p after it */
+    CLS_FEATURE_SEARCH = 4,     /* chains that may keep any number of tokens: top-p or min-p alone,
+                                   top-k larger than the shortlist */
+    CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, dynamic temperature, Mirostat, adaptive p,
+                                   top-p decay, infill */
+    CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids, post_thinking */
+    CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens, grammars */
+    CLS_FEATURE_STATE = 64,     /* cls_slot_copy(), _rollback(), _load(), _next_turn(), _params()
+                                   and _force(); penalty_window, grammars, thinking, loop stops */
     CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
     CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
     CLS_FEATURE_LOGPROBS = 512, /* of cls_outputs: logprobs, ranks, top, given, kept, entropy,
@@ -36,11 +37,15 @@ typedef enum cls_feature {
     /* 4096 is reserved: no feature has this bit, and options that set it are refused. */
     CLS_FEATURE_VERIFY = 8192,     /* cls_verify(), cls_draft() */
     CLS_FEATURE_SHARD = 16384,     /* cls_shard_create() */
-    CLS_FEATURE_FORCED = 32768,    /* thinking budgets, loop stops, cls_slot_force() */
+    CLS_FEATURE_FORCED = 32768,    /* thinking, loop stops, grammars, cls_slot_force() */
     CLS_FEATURE_KEPT_SETS = 65536, /* kept_set of cls_outputs */
     CLS_FEATURE_WATERMARK = 131072 /* watermark_context */
 } cls_feature;
-#define CLS_FEATURES_ALL 258047u /* all bits of cls_feature */
+/* All features that the library has, also those of later versions; it alone may have bits that the
+ * library does not know. Who wants all but some takes these from CLS_FEATURES_KNOWN, which has the
+ * features of this header. */
+#define CLS_FEATURES_ALL 4294967295u
+#define CLS_FEATURES_KNOWN 258047u
 
 /* Compiles, warms up and checks the programs of these features that the context does not have yet,
  * for samplers to come. dtypes: types of logits as bits 1u << cls_dtype; 0: those of the context.
@@ -64,9 +69,10 @@ typedef struct cls_program_info {
     /* Seconds that compiling and checking the program took. Where a driver compiles at the first
      * launch (PoCL), this can include the time of other programs that the check launches. */
     double seconds;
-    /* What the driver reports: bytes of local memory of a work-group; bytes of private memory of a
-     * work-item, which many drivers report as 0 although they spill; the largest work-group that
-     * the kernel can have; and CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE. */
+    /* What the driver reports: bytes of local memory of a work-group (PoCL 6: 0, whatever the
+     * kernel declares); bytes of private memory of a work-item, which many drivers report as 0
+     * although they spill; the largest work-group that the kernel can have; and
+     * CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE. */
     uint64_t local_mem_size;
     uint64_t private_mem_size;
     uint64_t max_work_group;
@@ -91,8 +97,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_program(const cls_context *contex
  * by another thread between two calls. If `out` is not NULL, *size is the size of `out` in bytes,
  * and the number of bytes used on return. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is then the size that is
- * needed; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE: the driver does not return compiled programs;
- * CLS_OPENCL_ERROR. */
+ * needed; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE: the driver does not return compiled programs,
+ * or is PoCL 5 or 6, which may end the process when it is asked for them; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_export(const cls_context *context, void *out,
                                                       size_t *size);
 

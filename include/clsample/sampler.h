@@ -46,7 +46,8 @@ typedef struct cls_sampler_options {
 
     /* 0 (default): a slot call compiles the features that it needs and the sampler does not have,
      * as cls_sampler_compile() does; this may take seconds. 1: such a call is refused, and the
-     * message names the features. */
+     * message names the features: for a grammar CLS_FEATURE_HISTORY, _STATE and _FORCED. What each
+     * parameter needs is in the table of doc/requests.md, "Features". */
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 
@@ -82,10 +83,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
  * before. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_compile(cls_sampler *sampler, uint32_t features);
 
-/* Returns the cls_feature bits that the last cls_sample(), cls_verify(), cls_draft(), cls_accept()
- * or cls_logprobs() lacked when it was refused, or with options->no_late_compile the last slot
- * call. Returns 0 if features were not the reason, or if they have been compiled since. After
- * cls_sampler_compile() with them the call can be made again. */
+/* Returns the cls_feature bits that the last cls_sample(), cls_verify(), cls_draft(), cls_accept(),
+ * cls_logprobs() or cls_shard_sample() lacked when it was refused, or with options->no_late_compile
+ * the last slot call. Returns 0 if features were not the reason, or if they have been compiled
+ * since. After cls_sampler_compile() with them the call can be made again. */
 CLS_API uint32_t cls_sampler_missing(const cls_sampler *sampler);
 
 /* Releases a sampler; OpenCL keeps what steps in flight use. Blocks until the last steps that

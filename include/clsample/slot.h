@@ -65,10 +65,11 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * Whether the request has stopped is determined again: with a larger max_tokens it continues. With
  * another penalty_scope or penalty_window the counts are computed again from the sampler's
  * `max_history` latest tokens, and older tokens no longer count. With a `max_history` of 0 another
- * scope is refused. A request that thinks keeps its count of tokens, limited to the new budget, and
- * its place in the forced ids. If the budget was off before and thinking_start is empty, the
- * thinking begins with the call. The same grammar keeps its state, and params->grammar_state is
- * ignored. Another grammar begins with the call, also after a rollback to a token before the call.
+ * scope is refused. A request that thinks keeps its count of tokens, limited to the new budget (or,
+ * without thinking_forced, to the output tokens), and its place in the forced ids. If the budget
+ * was off before and thinking_start is empty, the thinking begins with the call. The same grammar
+ * keeps its state, and params->grammar_state is ignored. Another grammar begins with the call, also
+ * after a rollback to a token before the call.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,

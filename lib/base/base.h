@@ -51,19 +51,12 @@ void cls_error_restore(const cls_saved_error *error);
 /* Appends text to the thread's last error, before the name of OpenCL's code. */
 cls_status cls_fail_further(cls_status status, const char *text);
 
-/* A public struct's size in the first header of this interface (soname 10, version 0.11.0): no
- * program has a smaller one, except one that passes the size of a pointer. When a struct grows,
- * its first size is the offset of the first field that was added. A report of the self-test may
- * have fewer stages than today's. */
-#define CLS_MIN_STRUCT_SIZE(p) \
-    _Generic((p), cls_selftest_report * \
-             : offsetof(cls_selftest_report, stages), default \
-             : sizeof *(p))
-
+/* Reads a struct of libclsample, in which fields that are unknown must be 0, or one that the call
+ * fills. */
 #define CLS_STRUCT_READ(p, callers, name) \
-    cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 0)
+    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p, CLS_LAST_FIELDS), callers, name, 0)
 #define CLS_STRUCT_READ_OUTPUT(p, callers, name) \
-    cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 1)
+    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p, CLS_LAST_FIELDS), callers, name, 1)
 
 /* Copies an output to the caller's struct, which keeps its size and gets the fields that it has. */
 #define CLS_STRUCT_WRITE(p, callers) cls_struct_write(p, sizeof *(p), callers)
@@ -144,5 +137,20 @@ void cls_lock_release(cls_lock *lock);
 
 /* Returns seconds since an unspecified moment, to measure intervals. */
 double cls_now(void);
+
+/* ------------------------------------------------------------ threads.c */
+
+#define CLS_MAX_THREADS 256
+
+/* Calls run() for each item, in up to so many threads, 1 to CLS_MAX_THREADS, of which the first is
+ * the caller's. The others end with the call. If one cannot be made, the rest do its share. */
+void cls_threads_run(uint32_t threads, uint32_t items,
+                     void (*run)(void *of, uint32_t thread, uint32_t item), void *of);
+
+/* Returns the number of processors. */
+uint32_t cls_processors(void);
+
+/* Returns a number that changes with fork(). */
+int64_t cls_process(void);
 
 #endif

@@ -37,7 +37,11 @@ CLS_TEST_HOOK(uint32_t, features);
  * nothing. */
 CLS_TEST_HOOK(int, proofs_compare_nothing);
 
-/* If it is not 0, rows of proofs have this many tokens, 1,000 or more. */
+/* If it is 1, the host sorts each row whole, and lists no part of one. */
+CLS_TEST_HOOK(int, whole_sort);
+
+/* If it is not 0, rows of proofs have this many tokens, 1,000 or more, and no program is also
+ * proved in long rows. */
 CLS_TEST_HOOK(uint32_t, proof_vocab);
 
 #endif

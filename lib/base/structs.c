@@ -20,7 +20,7 @@
 
 /* The public structs with a struct_size, and their fields whose defaults are not 0. */
 #define STRUCTS(X) \
-    X(cls_context_options, ) \
+    X(cls_context_options, .host_threads = 1) \
     X(cls_device_info, ) \
     X(cls_program_info, ) \
     X(cls_selftest_report, ) \
@@ -41,13 +41,14 @@
     X(cls_host_candidates, .vocab = CLS_MAX_VOCAB)
 #define DEFAULTS(name, ...) \
     static const name name##_defaults = {.struct_size = sizeof(name), __VA_ARGS__};
-#define ROW(name, ...) {#name, &name##_defaults, sizeof(name)},
+#define ROW(name, ...) \
+    {#name, &name##_defaults, sizeof(name), CLS_FIRST_SIZE((name *)0, CLS_LAST_FIELDS)},
 /* clang-format on */
 STRUCTS(DEFAULTS)
 static const struct {
     const char *name;
     const void *defaults;
-    size_t size;
+    size_t size, first_size;
 } structs[] = {STRUCTS(ROW)};
 
 cls_status cls_struct_init(const char *structure, void *object, size_t struct_size)
@@ -60,11 +61,12 @@ cls_status cls_struct_init(const char *structure, void *object, size_t struct_si
     for (size_t i = 0; i < sizeof structs / sizeof *structs; i++) {
         if (structure == NULL || strcmp(structs[i].name, structure) != 0)
             continue;
-        if (struct_size < structs[i].size)
+        const size_t size = structs[i].size;
+        if (struct_size < structs[i].first_size)
             return cls_refuse("struct_size is %zu; %s has at least %zu bytes", struct_size,
-                              structure, structs[i].size);
+                              structure, structs[i].first_size);
         memset(object, 0, struct_size);
-        memcpy(object, structs[i].defaults, structs[i].size);
+        memcpy(object, structs[i].defaults, size < struct_size ? size : struct_size);
         memcpy(object, &struct_size, sizeof struct_size);
         return CLS_OK;
     }

@@ -51,11 +51,12 @@ typedef struct properties {
     cl_device_fp_config float_config;
     int int64;  /* 1 if the device has 64-bit integers */
     int nvidia; /* 1 if the compiler accepts cl_nv_compiler_options */
+    int intel;  /* 1 if it is Intel's compiler for CPUs */
     char version[128];
 } properties;
 
-/* Sets int64 and nvidia. A device of the embedded profile has 64-bit integers only if it reports
- * cles_khr_int64. */
+/* Sets int64, nvidia and intel. A device of the embedded profile has 64-bit integers only if it
+ * reports cles_khr_int64. */
 static cls_status query_extensions(cl_device_id device, properties *p)
 {
     char profile[64] = "", *extensions;
@@ -70,6 +71,7 @@ static cls_status query_extensions(cl_device_id device, properties *p)
     code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, extensions, NULL);
     p->int64 = p->int64 || strstr(extensions, "cles_khr_int64") != NULL;
     p->nvidia = strstr(extensions, "cl_nv_compiler_options") != NULL;
+    p->intel = strstr(extensions, "cl_intel_vec_len_hint") != NULL;
     free(extensions);
     return cls_opencl_status(code, "cannot query the device's CL_DEVICE_EXTENSIONS");
 }
@@ -148,6 +150,9 @@ static cls_status check_context_options(const cls_context_options *o)
     if (o->groups_per_unit > 1024)
         return cls_refuse("options->groups_per_unit is %u; it must be at most 1024",
                           (unsigned)o->groups_per_unit);
+    if (o->host_threads > CLS_MAX_THREADS)
+        return cls_refuse("options->host_threads is %u; it must be at most %d",
+                          (unsigned)o->host_threads, CLS_MAX_THREADS);
     const cls_status status = cls_switch_check("options->cache_always", o->cache_always);
     return status == CLS_OK ? cls_switch_check("options->build_log_stays", o->build_log_stays)
                             : status;
@@ -162,6 +167,28 @@ void cls_shape_adjust_vector(cls_shape *shape)
         shape->vector = 4;
 }
 
+/* Returns the largest power of two that is not above n. */
+static uint32_t power_below(uint64_t n)
+{
+    uint32_t power = 1;
+    while (power <= n / 2 && power < 1024)
+        power *= 2;
+    return power;
+}
+
+/* In groups of 5 Intel's runtime for CPUs gives wrong tokens that no proof sees (doc/porting.md).
+ */
+static cls_status check_groups(const properties *p, const cls_context_options *o)
+{
+    const uint32_t n = power_below(o->work_group) == o->work_group ? o->row_group : o->work_group;
+    if (!p->intel || n == 0 || power_below(n) == n)
+        return CLS_OK;
+    return cls_refuse("options->%s is %u; on Intel's runtime for CPUs it must be a power of two, "
+                      "since other groups may get wrong tokens there",
+                      n == o->work_group ? "work_group" : "row_group", (unsigned)n);
+}
+
+/* Groups whose size is chosen here are a power of two, as tests and other users have them. */
 static cls_status choose_groups(const properties *p, const cls_context_options *o, cls_shape *shape)
 {
     const int cpu = (p->type & CL_DEVICE_TYPE_CPU) != 0;
@@ -172,13 +199,15 @@ static cls_status choose_groups(const properties *p, const cls_context_options *
             (unsigned)(o->work_group > group ? o->work_group : o->row_group),
             group < p->max_work_group ? "options->max_work_group is" : "the device takes at most",
             (unsigned long long)group);
+    const cls_status status = check_groups(p, o);
+    if (status != CLS_OK)
+        return status;
     /* Compilers for CPUs make the fastest code of one work-item with wide vectors. A compiler that
      * splits vectors into scalars takes minutes for 16 lanes (llvmpipe: half as long for 8; with 4
      * a loop would exceed the number of trips that llvmpipe allows). */
     shape->work_group = o->work_group != 0 ? o->work_group
                         : cpu              ? 1
-                        : group < 256      ? (uint32_t)group
-                                           : 256;
+                                           : power_below(group < 256 ? group : 256);
     shape->vector = o->vector != 0               ? o->vector
                     : cpu && p->vector_width < 4 ? 8
                     : cpu || local < 8192        ? 16
@@ -188,7 +217,7 @@ static cls_status choose_groups(const properties *p, const cls_context_options *
         shape->work_group /= 2;
     /* On a CPU the work-items of a group run one after another. A row gains nothing from several,
      * and PoCL 3.1 takes minutes to compile the barriers of these kernels. */
-    shape->row_group = o->row_group != 0 ? o->row_group : cpu ? 1 : shape->work_group;
+    shape->row_group = o->row_group != 0 ? o->row_group : cpu ? 1 : power_below(shape->work_group);
     cls_shape_adjust_vector(shape);
     return CLS_OK;
 }
@@ -236,13 +265,11 @@ static cls_status choose_tier(cl_device_id device, const cls_context_options *o,
     shape->tier = CLS_TIER_INT64;
     shape->subgroups = CLS_SUBGROUPS_NONE;
     shape->standard = 120;
-    if (o->tier == CLS_TIER_SUBGROUPS && !several)
+    if (!several)
         reason = "groups have one work-item on this device; set options->work_group";
-    else if (several && (o->tier == CLS_TIER_AUTO || o->tier == CLS_TIER_SUBGROUPS))
-        shape->subgroups = cls_subgroups_candidate(device);
-    if (reason == NULL && o->tier == CLS_TIER_SUBGROUPS && shape->subgroups == CLS_SUBGROUPS_NONE)
-        reason = "the device has no sub-groups that the library supports";
-    if (reason != NULL)
+    else if (o->tier != CLS_TIER_INT64)
+        shape->subgroups = cls_subgroups_candidate(device, &reason);
+    if (reason != NULL && o->tier == CLS_TIER_SUBGROUPS)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "options->tier is CLS_TIER_SUBGROUPS, but %s", reason);
     if (shape->subgroups != CLS_SUBGROUPS_NONE)

@@ -85,8 +85,9 @@ void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *
 extern const char *const cls_source_groups_test[];
 extern const unsigned cls_source_groups_test_count;
 
-/* Returns the kind of sub-groups that a device's extensions suggest, or CLS_SUBGROUPS_NONE. */
-uint32_t cls_subgroups_candidate(cl_device_id device);
+/* Returns the kind of sub-groups that a device's extensions suggest. Otherwise returns
+ * CLS_SUBGROUPS_NONE and sets *reason, a sentence without its period. */
+uint32_t cls_subgroups_candidate(cl_device_id device, const char **reason);
 
 /* Compiles a small program with the device's candidate, and runs it in groups of the shape's sizes.
  * If every result is right, sets shape->subgroups and shape->standard and returns NULL. Otherwise

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define COMPUTE_CAPABILITY_MAJOR_NV 0x4000
+#define NO_SUBGROUPS "the device has no sub-groups that the library supports"
 
 /* The kinds of sub-groups by extension. Vendors' extensions come first, since they work in OpenCL C
  * 1.2. Some devices with a vendor's extension lack Khronos' (Adreno), and some drivers report the
@@ -23,6 +24,14 @@ static const struct {
     {"cl_amd_device_attribute_query", CLS_SUBGROUPS_AMD},
     {"cl_khr_subgroup_shuffle", CLS_SUBGROUPS_KHR},
 };
+
+/* The platforms whose sub-groups are tried on CPUs. A driver's fault there may be one that no test
+ * catches: PoCL 6.0 never comes to the end of compiling the test of groups, whose loops of barriers
+ * and shuffles it turns into loops over work-items. The library's own shape has groups of one
+ * work-item on CPUs, so that a driver that is missing here only loses what was asked for. Intel's
+ * runtime agrees in all cases of the self-test in groups of 64 and 256 with sub-groups
+ * (doc/devices.md). Nobody has seen rusticl's programs of such groups to their end. */
+static const char *const platforms_of_cpus[] = {"Intel(R) OpenCL"};
 
 /* Whether a list of words, separated by spaces, contains a word. */
 static int has_word(const char *list, const char *word)
@@ -69,35 +78,67 @@ static int has_broken_compiler(cl_device_id device)
     return broken;
 }
 
-uint32_t cls_subgroups_candidate(cl_device_id device)
+/* Whether a CPU's sub-groups are tried. */
+static int is_trusted_cpu(cl_device_id device)
 {
-    uint32_t found = CLS_SUBGROUPS_NONE;
-    cl_device_type type = 0;
+    cl_platform_id platform = NULL;
+    char name[64] = "";
+    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) !=
+            CL_SUCCESS ||
+        platform == NULL ||
+        clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL) != CL_SUCCESS)
+        return 0;
+    for (size_t i = 0; i < sizeof platforms_of_cpus / sizeof platforms_of_cpus[0]; i++)
+        if (strcmp(name, platforms_of_cpus[i]) == 0)
+            return 1;
+    return 0;
+}
+
+/* Returns the kind of sub-groups that a device's extensions and its version suggest. */
+static uint32_t suggested(cl_device_id device, const char *list)
+{
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (has_word(list, known[i].extension))
+            return known[i].subgroups;
+    return has_core_shuffle(device) ? CLS_SUBGROUPS_KHR : CLS_SUBGROUPS_NONE;
+}
+
+/* Returns NULL if sub-groups of this kind may be tried on a device of this type, otherwise the
+ * reason. `list`: its extensions. */
+static const char *why_not(cl_device_id device, cl_device_type type, const char *list,
+                           uint32_t kind)
+{
     cl_uint major = 0;
+    /* AMD's builtins exist in the compiler for GPUs only. */
+    if (kind == CLS_SUBGROUPS_NONE || (kind == CLS_SUBGROUPS_AMD && !(type & CL_DEVICE_TYPE_GPU)))
+        return NO_SUBGROUPS;
+    if ((type & CL_DEVICE_TYPE_CPU) && !is_trusted_cpu(device))
+        return "the device is a CPU with a driver whose sub-groups the library does not trust";
+    if (strstr(list, "cl_qcom_") != NULL && has_broken_compiler(device))
+        return "the device's compiler is older than E031.45 and miscompiles sub-groups";
+    if (kind == CLS_SUBGROUPS_NV && (clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR_NV,
+                                                     sizeof major, &major, NULL) != CL_SUCCESS ||
+                                     major < 7))
+        return "the device is older than Volta and has no shfl.sync";
+    return NULL;
+}
+
+uint32_t cls_subgroups_candidate(cl_device_id device, const char **reason)
+{
+    cl_device_type type = 0;
+    *reason = NULL;
     if (cls_test_subgroups != CLS_SUBGROUPS_NONE)
         return cls_test_subgroups;
+    *reason = NO_SUBGROUPS;
     if (clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL) != CL_SUCCESS)
         return CLS_SUBGROUPS_NONE;
     char *const list = text_of(device, CL_DEVICE_EXTENSIONS);
     if (list == NULL)
         return CLS_SUBGROUPS_NONE;
-    for (size_t i = 0; i < sizeof known / sizeof known[0] && found == CLS_SUBGROUPS_NONE; i++)
-        if (has_word(list, known[i].extension))
-            found = known[i].subgroups;
-    const int adreno = strstr(list, "cl_qcom_") != NULL;
+    const uint32_t kind = suggested(device, list);
+    *reason = why_not(device, type, list, kind);
     free(list);
-    if (found == CLS_SUBGROUPS_NONE && has_core_shuffle(device))
-        found = CLS_SUBGROUPS_KHR;
-    if (adreno && has_broken_compiler(device))
-        return CLS_SUBGROUPS_NONE;
-    /* AMD's builtins exist in the compiler for GPUs only. NVIDIA's shfl.sync requires Volta. */
-    if (found == CLS_SUBGROUPS_AMD && !(type & CL_DEVICE_TYPE_GPU))
-        return CLS_SUBGROUPS_NONE;
-    if (found == CLS_SUBGROUPS_NV && (clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR_NV,
-                                                      sizeof major, &major, NULL) != CL_SUCCESS ||
-                                      major < 7))
-        return CLS_SUBGROUPS_NONE;
-    return found;
+    return *reason == NULL ? kind : CLS_SUBGROUPS_NONE;
 }
 
 /* Compares what the kernel cls_groups_test wrote with what it must write. Returns NULL, or what is
@@ -283,17 +324,17 @@ const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *sh
     /* Khronos' functions require OpenCL C 2.0, 3.0 or 3.1, depending on the driver. */
     static const uint32_t standards[] = {310, 120, 300, 200};
     const uint32_t groups[2] = {shape->work_group, shape->row_group};
-    const char *reason = "the device has no sub-groups that the library supports";
-    const uint32_t candidate = cls_subgroups_candidate(device);
+    const char *reason;
+    const uint32_t candidate = cls_subgroups_candidate(device, &reason);
     const int first = candidate == CLS_SUBGROUPS_KHR && has_core_shuffle(device) ? 0 : 1;
-    for (int i = first; i < 4 && candidate != CLS_SUBGROUPS_NONE && reason != NULL; i++) {
+    for (int i = first; i < 4 && candidate != CLS_SUBGROUPS_NONE; i++) {
         shape->subgroups = candidate;
         shape->standard = standards[i];
         reason = groups[0] == 1 && groups[1] == 1 ? "groups have one work-item" : NULL;
         for (int k = 0; k < 2 && reason == NULL; k++)
             if (groups[k] > 1)
                 reason = test_group(cl, device, shape, groups[k], shape->subgroups);
-        if (candidate != CLS_SUBGROUPS_KHR && candidate != CLS_SUBGROUPS_QCOM)
+        if (reason == NULL || (candidate != CLS_SUBGROUPS_KHR && candidate != CLS_SUBGROUPS_QCOM))
             break;
     }
     if (reason != NULL) {

@@ -300,7 +300,8 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
         return cls_refuse_call("libclsample is version %s, and libclsample-head version %s: "
                                "install both from one release",
                                cls_version(), CLS_VERSION_STRING);
-    cls_status status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
+    cls_status status = cls_struct_read(&o, sizeof o, CLS_FIRST_SIZE(&o, CLS_LAST_FIELDS_OF_HEAD),
+                                        callers, "options", 0);
     if (status == CLS_OK)
         status = cls_opencl_find(NULL);
     if (status == CLS_OK)

@@ -297,7 +297,8 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
         *done = NULL;
     if (h == NULL)
         return cls_refuse("head is NULL");
-    cls_status status = cls_struct_read(&call, sizeof call, sizeof call, callers, "call", 0);
+    cls_status status = cls_struct_read(
+        &call, sizeof call, CLS_FIRST_SIZE(&call, CLS_LAST_FIELDS_OF_HEAD), callers, "call", 0);
     if (status == CLS_OK)
         status = check(h, queue, &call, n_wait, wait, &c.ordered);
     if (status != CLS_OK)

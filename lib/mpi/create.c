@@ -21,7 +21,8 @@ static cls_status open_rank(cls_sampler *sampler, const cls_mpi_options *callers
                                cls_version(), CLS_VERSION_STRING);
     cls_status status = CLS_OK;
     if (callers != NULL)
-        status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
+        status = cls_struct_read(&o, sizeof o, CLS_FIRST_SIZE(&o, CLS_LAST_FIELDS_OF_MPI), callers,
+                                 "options", 0);
     if (status != CLS_OK)
         return status;
     cls_mpi *const m = calloc(1, sizeof *m);

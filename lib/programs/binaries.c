@@ -161,12 +161,53 @@ static cls_status get_device_binary(cl_program program, cl_uint n_devices, cl_ui
     return status;
 }
 
+/* Returns whether a device is PoCL's, and sets the first number of PoCL's version, or 0. */
+static int is_pocl(cl_device_id device, int *version)
+{
+    cl_platform_id platform = NULL;
+    char name[64] = "", text[256] = "";
+    *version = 0;
+    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) !=
+            CL_SUCCESS ||
+        platform == NULL)
+        return 0;
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+    clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof text - 1, text, NULL);
+    const char *const at = strstr(text, " PoCL ");
+    if (at != NULL && sscanf(at, " PoCL %d", version) != 1)
+        *version = 0;
+    return strcmp(name, "Portable Computing Language") == 0;
+}
+
+int cls_binary_query_recompiles(cl_device_id device)
+{
+    int version;
+    return is_pocl(device, &version);
+}
+
+/* For a program's bytes PoCL compiles the program for groups of any size. In PoCL 6.0, with LLVM
+ * 18, that ends the process for some programs: LLVM checks that its pass which combines
+ * instructions leaves nothing to combine, and calls abort() if it does. Which code this concerns
+ * depends on the processor (doc/porting.md). So these versions are not asked at all. */
+cls_status cls_binary_check(cl_device_id device)
+{
+    int version;
+    if (!is_pocl(device, &version) || (version != 5 && version != 6))
+        return CLS_OK;
+    return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                    "PoCL %d is not asked for compiled programs, since it may end the process "
+                    "then; its own cache (POCL_CACHE_DIR) keeps them",
+                    version);
+}
+
 /* A program from source belongs to all devices of the OpenCL context; this finds the context's. */
 cls_status cls_program_binary(const cls_context *context, const cls_program *p, cls_bytes *out)
 {
     const cl_program program = p->program;
     cl_uint n = 0, index = 0;
-    cls_status status = query_program(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n);
+    cls_status status = cls_binary_check(context->device);
+    if (status == CLS_OK)
+        status = query_program(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n);
     if (status != CLS_OK)
         return status;
     cl_device_id *const devices = calloc(n != 0 ? n : 1, sizeof *devices);
@@ -180,18 +221,6 @@ cls_status cls_program_binary(const cls_context *context, const cls_program *p, 
         status = cls_fail(CLS_OPENCL_ERROR, CL_INVALID_DEVICE,
                           "the compiled programs do not belong to the device");
     return status == CLS_OK ? get_device_binary(program, n, index, out) : status;
-}
-
-int cls_binary_query_recompiles(cl_device_id device)
-{
-    cl_platform_id platform = NULL;
-    char name[64] = "";
-    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) !=
-            CL_SUCCESS ||
-        platform == NULL)
-        return 0;
-    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
-    return strcmp(name, "Portable Computing Language") == 0;
 }
 
 /* Collects the bytes of all proved programs; the caller frees them. */

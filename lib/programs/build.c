@@ -5,23 +5,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Appends the compiler's log for a program to *log, which stays as it is if memory runs out. */
-static void append_log(cl_program program, cl_device_id device, char **log)
+/* Appends the compiler's log for a program to the context's, which stays as it is if memory runs
+ * out. */
+static void append_log(cl_program program, cls_context *context)
 {
     size_t size = 0;
-    const size_t old = *log != NULL ? strlen(*log) : 0;
-    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) !=
+    if (clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) !=
             CL_SUCCESS ||
         size < 2)
         return;
-    char *const grown = realloc(*log, old + size + 1);
-    if (grown == NULL)
-        return;
-    *log = grown;
-    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, grown + old, NULL) !=
-        CL_SUCCESS)
-        grown[old] = '\0';
-    grown[old + size] = '\0';
+    cls_lock_acquire(context->log_lock);
+    cls_log *const log = context->log;
+    const size_t old = log != NULL ? strlen(log->text) : 0;
+    const int stays = log == NULL || log->is_lent;
+    cls_log *const grown = realloc(stays ? NULL : log, sizeof *grown + old + size + 1);
+    if (grown != NULL) {
+        context->log = grown;
+        if (stays) {
+            *grown = (cls_log){.older = log};
+            memcpy(grown->text, log != NULL ? log->text : "", old + 1);
+        }
+        char *const end = grown->text + old;
+        if (clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, size, end,
+                                  NULL) != CL_SUCCESS)
+            *end = '\0';
+        end[size] = '\0';
+    }
+    cls_lock_release(context->log_lock);
+}
+
+const char *cls_context_log(const cls_context *context)
+{
+    const char *text = "";
+    cls_lock_acquire(context->log_lock);
+    if (context->log != NULL) {
+        context->log->is_lent = 1;
+        text = context->log->text;
+    }
+    cls_lock_release(context->log_lock);
+    return text;
 }
 
 #define REGISTERS " -cl-nv-maxrregcount="
@@ -122,7 +144,7 @@ cls_status cls_program_build(cls_context *context, cls_program *p, const cls_byt
         *register_limit = '\0'; /* it only makes kernels faster */
         code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
     }
-    append_log(program, context->device, &context->build_log);
+    append_log(program, context);
     if (code != CL_SUCCESS) {
         clReleaseProgram(program);
         return cls_fail(CLS_BUILD_FAILED, code, "the program %s did not compile (%s)", v->name,

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Keeps compiled programs as files in a folder that the caller names. There are no locks: a process
- * that finds no file compiles, and the last one to write a file wins. Errors are ignored, since a
- * program can always be compiled. */
+ * that finds no file compiles, and the last one to write a file wins. A folder that is not there is
+ * refused when a context is created, since nobody wants one in vain; later errors are ignored,
+ * since a program can always be compiled. */
 #if !defined(_WIN32)
 #define _POSIX_C_SOURCE 200809L /* open() and fdopen() */
 #define _FILE_OFFSET_BITS 64
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #endif
 #include "programs/programs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 /* The size above which a file is ignored. No driver's programs are nearly as large. */
 #define MAX_BYTES (UINT64_C(1) << 30)
@@ -71,6 +72,20 @@ static FILE *open_file(const char *path)
         close(number);
     return file;
 #endif
+}
+
+cls_status cls_cache_check(const char *dir)
+{
+    struct stat status;
+    int is_usable = stat(dir, &status) == 0 && (status.st_mode & S_IFMT) == S_IFDIR;
+#if !defined(_WIN32)
+    is_usable = is_usable && access(dir, X_OK) == 0;
+#endif
+    return is_usable
+               ? CLS_OK
+               : cls_refuse("options->cache_dir is \"%.200s\", which is no folder whose files "
+                            "can be read",
+                            dir);
 }
 
 void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,

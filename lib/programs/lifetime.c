@@ -8,7 +8,15 @@
 cls_status cls_context_new(const cls_shape *shape, cls_context **out)
 {
     cls_context *const context = calloc(1, sizeof *context);
-    if (context == NULL || (context->lock = cls_lock_create()) == NULL) {
+    if (context != NULL) {
+        context->lock = cls_lock_create();
+        context->log_lock = cls_lock_create();
+    }
+    if (context == NULL || context->lock == NULL || context->log_lock == NULL) {
+        if (context != NULL) {
+            cls_lock_destroy(context->lock);
+            cls_lock_destroy(context->log_lock);
+        }
         free(context);
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a context");
     }
@@ -35,7 +43,7 @@ cls_status cls_context_create_host(const cls_context_options *callers, cls_conte
     if (status == CLS_OK)
         status = cls_context_new(&shape, out);
     if (status == CLS_OK)
-        (*out)->options.dtypes = o.dtypes;
+        (*out)->options = (cls_context_options){.dtypes = o.dtypes, .host_threads = o.host_threads};
     return status;
 }
 
@@ -50,9 +58,14 @@ void cls_context_destroy(cls_context *context)
     if (context->cl != NULL)
         clReleaseContext(context->cl);
     cls_lock_destroy(context->lock);
+    cls_lock_destroy(context->log_lock);
     free((void *)(uintptr_t)context->options.cache_dir);
     free(context->binary);
-    free(context->build_log);
+    while (context->log != NULL) {
+        cls_log *const older = context->log->older;
+        free(context->log);
+        context->log = older;
+    }
     free(context);
 }
 

@@ -104,7 +104,7 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
 /* Of a request: the survey sums up its rows, and at another temperature than 1. */
 #define CLS_NEED_SCALED 1048576u
 #define CLS_NEEDS_OF_REQUESTS (CLS_NEED_MIXED | CLS_NEED_SCALED) /* not served by programs */
-#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
+#define CLS_NEEDS_ALL (CLS_FEATURES_KNOWN | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
 
 /* Returns 1 if a variant can run steps that need these features. */
 int cls_variant_supports(int variant, uint32_t features);
@@ -129,7 +129,9 @@ cls_variant_set cls_variants_all(void);
  * compiled only where cls_shape_wants_small_lists(). */
 cls_variant_set cls_variants_of(uint32_t features);
 
-/* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. */
+/* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. The table of
+ * doc/requests.md, "Features", is of these and of what calls need; tests/scripts/refused.run proves
+ * it. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
 
 /* Writes the names of some features, for messages. */
@@ -139,6 +141,7 @@ void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t features);
 /* A kernel that is ready to be launched. */
 struct cls_compiled_kernel {
     cl_kernel handle;        /* NULL if it was not compiled for this sampler */
+    struct cls_known *known; /* what its arguments were set to (lib/queue/queue.h) */
     uint32_t group;          /* work-items in a group */
     cls_variant_set variant; /* the variant's bit */
 };
@@ -207,6 +210,13 @@ typedef struct cls_program {
         preferred; /* of the kernel; reported by the driver */
 } cls_program;
 
+/* The compiler's log. A text that a caller has got stays as it is, and longer ones are copies. */
+typedef struct cls_log {
+    struct cls_log *older;
+    int is_lent;
+    char text[];
+} cls_log;
+
 struct cls_context {
     atomic_int references; /* by the creator, samplers and readbacks */
     cl_context cl;
@@ -222,7 +232,8 @@ struct cls_context {
     /* The lock protects what follows. No call that enqueues takes it. */
     cls_lock *lock;
     cls_program program[CLS_DTYPES][CLS_VARIANTS]; /* programs that read no logits have type 0 */
-    char *build_log;
+    cls_log *log;                                  /* of all programs so far, or NULL */
+    cls_lock *log_lock; /* of `log` alone: compiling holds the other one for seconds */
 };
 
 /* Returns the types of logits that samplers are compiled for by default, a bit each. */
@@ -240,6 +251,10 @@ cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t featu
  * bytes. Appends the compiler's log to the context's and queries the kernel's limits. Fails if the
  * driver refuses the source or the bytes. */
 cls_status cls_program_build(cls_context *context, cls_program *program, const cls_bytes *binary);
+
+/* Returns the compiler's log of all programs so far, which stays as it is. Any thread may call it.
+ */
+const char *cls_context_log(const cls_context *context);
 
 /* Releases the program; it is neither compiled nor proved afterwards. */
 void cls_program_release(cls_program *program);
@@ -302,15 +317,21 @@ cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
                          const cls_variant variants[CLS_VARIANTS], uint8_t key[CLS_DIGEST_SIZE]);
 
 /* Gets a program's compiled bytes from the driver; the caller frees them. Fails if the driver has
- * none. */
+ * none, or is one that must not be asked (PoCL 5 and 6). */
 cls_status cls_program_binary(const cls_context *context, const cls_program *program,
                               cls_bytes *out);
+
+/* Fails if the driver must not be asked for a program's bytes. */
+cls_status cls_binary_check(cl_device_id device);
 
 /* Returns 1 if the driver compiles a program a second time when its bytes are queried. Such a
  * driver has a cache of its own (PoCL). */
 int cls_binary_query_recompiles(cl_device_id device);
 
 /* -------------------------------------------------------------- cache.c */
+
+/* Fails if there is no folder with this name in which files can be read. */
+cls_status cls_cache_check(const char *dir);
 
 /* Reads the file of a program in a folder. Returns NULL if there is none or its header does not
  * fit. The caller checks the rest and frees the bytes. */

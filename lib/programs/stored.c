@@ -7,6 +7,9 @@
 cls_status cls_stored_open(cls_context *context, const cls_context_options *o)
 {
     if (o->cache_dir != NULL) {
+        const cls_status status = cls_cache_check(o->cache_dir);
+        if (status != CLS_OK)
+            return status;
         const size_t size = strlen(o->cache_dir) + 1;
         char *const dir = malloc(size);
         if (dir == NULL)
@@ -57,7 +60,8 @@ static int from_bytes(cls_context *context, cls_program *p, const cls_container 
     if (cls_program_build(context, p, bytes) == CLS_OK) {
         if ((p->max_group == 0 || p->max_group >= p->config.group) &&
             p->local_mem <= context->shape.local_mem_size) {
-            context->shape.shortlist = p->config.shortlist; /* the first program determines it */
+            if (cls_variants[p->variant].kernel == CLS_SELF_TEST) /* the first, when it opens */
+                context->shape.shortlist = p->config.shortlist;
             return 1;
         }
         cls_program_release(p);

@@ -285,7 +285,7 @@ enum { LEFT_OUT = sizeof left_out / sizeof left_out[0] };
 
 uint32_t cls_features_built(void)
 {
-    uint32_t built = CLS_FEATURES_ALL;
+    uint32_t built = CLS_FEATURES_KNOWN;
     for (int i = 0; i < LEFT_OUT; i++)
         built &= ~left_out[i].features;
     return built;
@@ -309,15 +309,16 @@ cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t reque
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%sdtypes is 0x%x, which has bits beyond the dtypes", where,
                         (unsigned)dtypes);
+    if (requested == CLS_FEATURES_ALL)
+        return CLS_OK; /* all that the library has */
     if (requested & CLS_FEATURE_RESERVED)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%sfeatures is 0x%x, which has the reserved bit 0x%x: it was "
                         "of cls_draw(), which was removed; use cls_host_draw() and cls_accept()",
                         where, (unsigned)requested, CLS_FEATURE_RESERVED);
-    if ((requested & ~CLS_FEATURES_ALL) != 0)
+    if ((requested & ~CLS_FEATURES_KNOWN) != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%sfeatures is 0x%x, which has bits beyond the features", where,
                         (unsigned)requested);
-    return requested == CLS_FEATURES_ALL ? CLS_OK /* all that the library has */
-                                         : cls_features_refuse("features has ", requested);
+    return cls_features_refuse("features has ", requested);
 }

@@ -46,23 +46,52 @@ void cls_buffers_bind(cls_buffers *to, size_t at, const cls_buffer *b,
     const void *const bound = b->pointer != NULL ? b->pointer : b->buffer;
     memcpy((char *)to + at, &bound, sizeof bound);
     to->set[at / sizeof bound] = calls[b->kind].set;
+    to->lasts[at / sizeof bound] = 0;
+}
+
+/* Sets the next argument to a buffer, unless it is known to be that one. */
+static void set_known(cls_arguments *a, cl_mem x, int lasts)
+{
+    cl_mem *const known = &a->kernel.known->buffer[a->next];
+    if (lasts && *known == x) {
+        a->next++;
+        return;
+    }
+    cls_set_mem(a, x);
+    *known = lasts && a->code == CL_SUCCESS ? x : NULL;
+}
+
+static void set_values(cls_arguments *a, const cls_args *values)
+{
+    cls_known *const known = a->kernel.known;
+    if (known->has_values && memcmp(&known->values, values, sizeof *values) == 0) {
+        a->next++;
+        return;
+    }
+    set(a, sizeof *values, values);
+    known->values = *values;
+    known->has_values = a->code == CL_SUCCESS;
 }
 
 cls_arguments cls_kernel_arguments(struct cls_compiled_kernel kernel, enum cls_kernel which,
                                    const cls_buffers *b)
 {
-    cls_arguments a = {kernel, 0, CL_SUCCESS};
+    cls_arguments a = {kernel, 0, kernel.handle != NULL ? CL_SUCCESS : CL_INVALID_KERNEL};
+    if (a.code != CL_SUCCESS)
+        return a;
     if (b->values != NULL)
-        set(&a, sizeof *b->values, b->values);
+        set_values(&a, b->values);
     else
-        cls_set_mem(&a, b->args);
+        set_known(&a, b->args, 1);
     for (const uint16_t *at = lists[which]; *at != 0; at++) {
+        const size_t i = *at / sizeof(cl_mem);
         const cl_mem x = *(const cl_mem *)(const void *)((const char *)b + *at);
-        const cls_set_pointer set_pointer = b->set[*at / sizeof x];
-        if (set_pointer == NULL)
-            cls_set_mem(&a, x != NULL ? x : b->rows);
-        else
-            keep_error(&a, set_pointer(a.kernel.handle, a.next++, x));
+        if (b->set[i] == NULL) {
+            set_known(&a, x != NULL ? x : b->rows, x == NULL || b->lasts[i]);
+        } else {
+            a.kernel.known->buffer[a.next] = NULL;
+            keep_error(&a, b->set[i](a.kernel.handle, a.next++, x));
+        }
     }
     return a;
 }

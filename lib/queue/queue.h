@@ -37,9 +37,21 @@ typedef struct cls_buffers {
 #define CLS_FIELD(type, name) cl_mem name;
     CLS_ALL_BUFFERS(CLS_FIELD)
 #undef CLS_FIELD
-    /* In the order of the fields: NULL, or the field is a pointer, and this sets it. */
+    /* By CLS_PLACE() of the field: NULL, or the field is a pointer, and this sets it; 1 if the
+     * field is a buffer that lives as long as the kernels. */
     cls_set_pointer set[CLS_BOUND];
+    uint8_t lasts[CLS_BOUND];
 } cls_buffers;
+#define CLS_PLACE(name) (offsetof(cls_buffers, name) / sizeof(cl_mem))
+
+/* What the arguments of a kernel were set to last, by their index, so that they are not set to the
+ * same again: the numbers, and buffers that live as long as the kernel. NULL: another one, whose
+ * address may become that of a later buffer. */
+typedef struct cls_known {
+    cl_mem buffer[CLS_BOUND];
+    cls_args values;
+    int has_values;
+} cls_known;
 
 /* Makes a buffer of the caller's the one at an offset in `to`. `calls` are of the ranges that the
  * buffer was checked with. */
@@ -55,8 +67,9 @@ typedef struct cls_arguments {
 void cls_set_mem(cls_arguments *a, cl_mem x);
 void cls_set_u32(cls_arguments *a, uint32_t x);
 
-/* Sets the buffers of a kernel of a step. A buffer that is absent (NULL) is replaced by the row
- * records; kernels do not read it, by `has` or `wants` of their arguments. */
+/* Sets those buffers of a kernel of a step that are not known to be set. A buffer that is absent
+ * (NULL) is replaced by the row records; kernels do not read it, by `has` or `wants` of their
+ * arguments. */
 cls_arguments cls_kernel_arguments(struct cls_compiled_kernel kernel, enum cls_kernel which,
                                    const cls_buffers *buffers);
 

@@ -111,7 +111,7 @@ static cls_status check_grammar_state(const maker *m, uint32_t s)
             return cls_refuse("options->ids[%llu] is %d, which options->end_ids has, too",
                               (unsigned long long)i, (int)id);
         if (o->next[i] >= o->states)
-            return cls_refuse("options->next[%llu] is %u, but there are %u states",
+            return cls_refuse("options->next[%llu] is %u, but options->states is %u",
                               (unsigned long long)i, (unsigned)o->next[i], (unsigned)o->states);
     }
     return CLS_OK;

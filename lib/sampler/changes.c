@@ -6,9 +6,12 @@
 
 #include <stdlib.h>
 
-/* The most tokens of a change. With them a work-item's loops stay below the 65,535 trips that
- * llvmpipe allows. */
-#define MAX_TOKENS 8192u
+/* Returns the most tokens of a change. With as many as usual a work-item's loops stay below the
+ * 65,535 trips that llvmpipe allows. */
+static uint32_t most_tokens(const cls_sampler *s)
+{
+    return s->change_tokens != 0 ? s->change_tokens : 8192;
+}
 
 /* --------------------------------------------------------------------- memory */
 
@@ -35,7 +38,7 @@ uint32_t cls_pending_words_count(const cls_sampler *s)
  * writes the order of changes and the ends of rounds there. */
 cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
 {
-    const size_t changes = 1 + tokens / MAX_TOKENS, words = tokens + others;
+    const size_t changes = 1 + tokens / most_tokens(s), words = tokens + others;
     const size_t all = s->pending_changes.used / sizeof(cls_change) + changes;
     const size_t size = changes * sizeof(cls_change) + (2 * all + 1) * sizeof(uint32_t);
     if (all > UINT32_MAX / 8 / (sizeof(cls_change) / sizeof(uint32_t) + 2) ||
@@ -197,7 +200,7 @@ void cls_change_add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, ui
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= s->vocab)
             continue;
-        if (c->tokens == MAX_TOKENS) {
+        if (c->tokens == most_tokens(s)) {
             c = cls_change_add(s, CLS_CHANGE_APPEND, slot);
             c->words = cls_pending_words_count(s);
         }
@@ -217,7 +220,7 @@ static cls_change *appendable_change(cls_sampler *s, uint32_t slot)
 {
     cls_change *const c = open_change(s, slot);
     const int appends = c != NULL && (c->kind == CLS_CHANGE_BEGIN || c->kind == CLS_CHANGE_APPEND);
-    return appends && c->tokens < MAX_TOKENS ? c : NULL;
+    return appends && c->tokens < most_tokens(s) ? c : NULL;
 }
 
 /* The tokens of a change are contiguous. If words of other calls follow them, so that n more do not
@@ -226,7 +229,7 @@ static cls_change *appendable_change(cls_sampler *s, uint32_t slot)
  * tokens need not move. */
 static uint32_t spare_after_move(const cls_sampler *s, const cls_change *c, uint32_t n)
 {
-    const uint32_t spare = s->request[c->slot].spare_words, left = MAX_TOKENS - c->tokens;
+    const uint32_t spare = s->request[c->slot].spare_words, left = most_tokens(s) - c->tokens;
     const uint32_t wanted = c->tokens + (n < left ? n : left);
     if (n <= spare || c->words + c->tokens + spare == cls_pending_words_count(s))
         return 0;

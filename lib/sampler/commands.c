@@ -4,6 +4,7 @@
  * host and for several tokens a row. */
 #include "sampler/sampler.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 cls_status cls_sampler_lost(void)
@@ -226,10 +227,9 @@ cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const 
 
 cls_buffers cls_sampler_buffers(const cls_sampler *s)
 {
-    return (cls_buffers){
+    cls_buffers b = {
         .slots = s->slot_buffer,
         .state = s->state,
-        .lists = s->lists.buffer,
         .effects = s->effects,
         .tile_key = s->tile_key,
         .tile_mass = s->tile_mass,
@@ -238,11 +238,15 @@ cls_buffers cls_sampler_buffers(const cls_sampler *s)
         .tile_sums = s->tile_sums,
         .row_scratch = s->row_scratch,
         .pass = s->pass,
-        .infill = s->infill,
         .maps = s->maps,
         .raw_key = s->raw_key,
         .raw_mass = s->raw_mass,
     };
+    for (size_t i = CLS_PLACE(slots); i < CLS_BOUND; i++)
+        b.lasts[i] = ((const cl_mem *)(const void *)&b)[i] != NULL;
+    b.lists = s->lists.buffer; /* these two may be replaced */
+    b.infill = s->infill;
+    return b;
 }
 
 /* The most groups of a launch in its second dimension, for which GPUs have 16 bits. */

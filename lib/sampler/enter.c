@@ -47,7 +47,7 @@ struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_ker
 
 cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
 {
-    const uint32_t missing = features & CLS_FEATURES_ALL & ~s->features;
+    const uint32_t missing = features & CLS_FEATURES_KNOWN & ~s->features;
     if (missing == 0)
         return CLS_OK;
     const cls_status status = cls_features_refuse("this needs ", missing);

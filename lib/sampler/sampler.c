@@ -82,7 +82,7 @@ static cls_status allocate_host(cls_sampler *s)
     s->expanded_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->expanded_maps);
     if (!has_device)
         s->host = cls_host_create(s->vocab, s->layout, s->slots, s->max_rows,
-                                  s->context->shape.shortlist);
+                                  s->context->shape.shortlist, s->context->options.host_threads);
     missing |= s->request == NULL || s->slot_is_used == NULL || s->device_maps == NULL ||
                s->expanded_maps == NULL || (!has_device && s->host == NULL);
     for (int i = 0; i < CLS_STAGING_COUNT && has_device; i++) {
@@ -117,6 +117,11 @@ cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, cls_variant_se
         const cl_kernel kernel = clCreateKernel(p->program, name, &code);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
+        entry->known = calloc(1, sizeof *entry->known);
+        if (entry->known == NULL) {
+            clReleaseKernel(kernel);
+            return cls_no_memory("the arguments of kernel %s", name);
+        }
         entry->handle = kernel;
         entry->group = p->config.group;
         entry->variant = CLS_VARIANT_BIT(v);
@@ -303,9 +308,12 @@ void cls_sampler_destroy(cls_sampler *s)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (*others[i] != NULL)
             clReleaseMemObject(*others[i]);
-    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
-        if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle != NULL)
-            clReleaseKernel(s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle);
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++) {
+        const struct cls_compiled_kernel *const k = &s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS];
+        if (k->handle != NULL)
+            clReleaseKernel(k->handle);
+        free(k->known);
+    }
     cls_context_destroy(s->context);
     cls_requests_free(s);
     cls_host_destroy(s->host);
@@ -350,6 +358,9 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
              (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size + s->needs.arrays +
              (s->needs.shortlist + 1) * sizeof *s->needs.listed;
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
+        if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].known != NULL)
+            m.host += sizeof(cls_known);
     for (int i = 0; i < CLS_STAGING_COUNT; i++)
         m.host += s->staging[i].changes.size + s->staging[i].words.size +
                   s->staging[i].payload.size + s->staging[i].rows.size;

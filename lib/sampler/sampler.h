@@ -6,7 +6,7 @@
 #define CLS_SAMPLER_H
 
 #include "queue/queue.h"
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* ------------------------------------------------ enter.c and sampler.c */
 
@@ -115,10 +115,11 @@ struct cls_sampler {
     cls_host *host; /* in place of the device's memory, if the context has no device; else NULL */
     uint32_t vocab, max_rows, slots;
     uint32_t counts, history, rollback;
-    uint32_t layout;           /* CLS_LAYOUT() of a slot's state */
-    uint32_t tiles;            /* mass tiles of a row */
-    uint32_t scratch_stride;   /* floats of a row's part of row_scratch */
-    uint32_t dtypes, features; /* for which it has kernels */
+    uint32_t layout;            /* CLS_LAYOUT() of a slot's state */
+    uint32_t tiles;             /* mass tiles of a row */
+    uint32_t scratch_stride;    /* floats of a row's part of row_scratch */
+    uint32_t dtypes;            /* for which it has kernels */
+    _Atomic(uint32_t) features; /* likewise; cls_sampler_check() reads them from any thread */
     /* Compiles what a call needs, for all features then, or NULL: in proofs nothing is compiled. */
     cls_status (*compile)(cls_sampler *sampler, uint32_t features);
     uint32_t
@@ -184,7 +185,8 @@ struct cls_sampler {
     /* Rows. */
     uint8_t *slot_is_used;  /* [slots]: marks the slots of a step's rows; 0 between steps */
     int32_t *device_maps;   /* [CLS_MAPS][max_rows]: the contents of `maps` */
-    int32_t *expanded_maps; /* [CLS_MAPS][max_rows]: a verification's maps, expanded to its rows */
+    int32_t *expanded_maps; /* [CLS_MAPS][max_rows]: a verification's maps, expanded to its rows;
+                               without a device the maps of every call */
     uint32_t device_map_rows[CLS_MAPS]; /* how many elements of device_maps are valid */
 
     cls_staging staging[CLS_STAGING_COUNT];
@@ -197,6 +199,7 @@ struct cls_sampler {
     struct cls_shard *shard;  /* that uses the sampler, or NULL */
     const char *refusal;      /* why only the shard's calls may use the sampler now, or NULL */
     uint32_t tiles_per_group; /* in proofs: for each group of the kernels over tiles; 0: usual */
+    uint32_t change_tokens;   /* in the self-test: the most tokens of a change; 0: usual */
     int force_search;         /* 1 in tests and proofs: rows with truncations are searched */
 };
 

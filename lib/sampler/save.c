@@ -21,6 +21,7 @@ typedef struct stream {
     size_t offset, size;
     int reading;
     int is_cut_short;  /* 1 if a read or write exceeded the size */
+    int no_memory;     /* 1 if what was read could not be allocated */
     uint32_t unknown;  /* the id of a field that this library does not have */
     uint32_t needless; /* that of a last field which has its default */
 } stream;
@@ -143,7 +144,8 @@ static void put_params(stream *b, cls_params *p)
         second = *p->post_thinking;
     const int nested = put_fields(b, &second);
     cls_params *const copy = b->reading && !nested ? malloc(sizeof *copy) : NULL;
-    b->is_cut_short |= b->reading && copy == NULL;
+    b->is_cut_short |= nested; /* there is no phase within a phase */
+    b->no_memory = b->reading && !nested && copy == NULL;
     if (copy != NULL)
         *copy = second;
     if (b->reading)
@@ -226,7 +228,9 @@ static cls_status read_params(stream *b, const cls_sampler *s, const cls_grammar
     if (follows != CLS_OK)
         return follows;
     put_params(b, &p);
-    cls_status status = b->is_cut_short ? damaged("they are cut short") : CLS_OK;
+    cls_status status = b->no_memory      ? cls_no_memory("a slot's parameters")
+                        : b->is_cut_short ? damaged("they are cut short")
+                                          : CLS_OK;
     if (b->unknown != 0)
         status = cls_refuse("bytes are a slot with parameter %u, which this library does not know; "
                             "a newer library saved it",
@@ -257,6 +261,17 @@ static const char *fault_if(const stream *b, int impossible, const char *why)
     return !b->reading ? NULL : b->is_cut_short ? "they are cut short" : impossible ? why : NULL;
 }
 
+/* Returns 1 if the entries that were read have more marks of output than the text has output
+ * tokens, or fewer than those in the ring must have. A rollback trusts the marks. */
+static int has_other_outputs(const cls_host_slot *h)
+{
+    const uint32_t oldest = oldest_entry(h);
+    uint32_t marks = 0;
+    for (uint32_t i = oldest; i < h->slot.length; i++)
+        marks += (*cls_host_slot_entry(h, i) & CLS_ENTRY_OUTPUT) != 0;
+    return marks > h->slot.outputs || h->slot.outputs - marks > oldest;
+}
+
 /* Returns 1 if an entry that was read has CLS_ENTRY_FIRST where none is saved. */
 static int has_stray_marks(const cls_host_slot *h)
 {
@@ -282,7 +297,8 @@ static const char *put_entries(stream *b, const cls_host_slot *h)
                       (*entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0;
     }
     const char *const fault = fault_if(b, impossible, "the history has an impossible token");
-    return fault == NULL ? fault_if(b, has_stray_marks(h), "a token has an impossible mark")
+    return fault == NULL ? fault_if(b, has_other_outputs(h) || has_stray_marks(h),
+                                    "a token has an impossible mark")
                          : fault;
 }
 
@@ -366,36 +382,52 @@ static const char *put_adaptive_states(stream *b, cls_host_slot *h)
     return fault;
 }
 
-/* Writes or reads a state now, and before each token that can be removed; none is above `most`,
- * except those of a grammar that allow nothing. */
+/* Returns the largest state of the thinking that the text has without its latest `back` tokens: it
+ * counts tokens of the output, up to the budget, which a loop may have used up, and then ids that
+ * were emitted, of which the last one ends it. */
+static uint32_t most_thinking(const cls_host_slot *h, uint32_t back)
+{
+    const uint32_t forced = h->params->thinking_forced.count, outputs = h->slot.outputs - back;
+    return forced == 0 ? outputs + 1
+                       : h->slot.thinking_budget + (outputs < forced ? outputs + 1 : forced);
+}
+
+static uint32_t most_grammar(const cls_host_slot *h, uint32_t back)
+{
+    (void)back;
+    return h->params->grammar->states - 1;
+}
+
+/* Writes or reads a state now, and before each token that can be removed; none is above what `most`
+ * returns, except those of a grammar that allow nothing. */
 static const char *put_states(stream *b, const cls_host_slot *h, uint32_t *now,
-                              uint32_t *(*before)(const cls_host_slot *, uint32_t), uint32_t most,
-                              const char *why)
+                              uint32_t *(*before)(const cls_host_slot *, uint32_t),
+                              uint32_t (*most)(const cls_host_slot *, uint32_t), const char *why)
 {
     const uint32_t removable = cls_host_slot_removable(h);
     int impossible = 0;
     for (uint32_t i = 0; i <= removable; i++) {
-        uint32_t *const at = i == 0 ? now : before(h, h->slot.length - removable + i - 1);
+        const uint32_t back = i == 0 ? 0 : removable + 1 - i;
+        uint32_t *const at = i == 0 ? now : before(h, h->slot.length - back);
         put_u32(b, at);
-        impossible |= *at > most && !(before == cls_host_slot_grammar &&
-                                      (*at == CLS_GRAMMAR_ENDED || *at == CLS_GRAMMAR_DEAD));
+        impossible |=
+            *at > most(h, back) && !(before == cls_host_slot_grammar &&
+                                     (*at == CLS_GRAMMAR_ENDED || *at == CLS_GRAMMAR_DEAD));
     }
     return fault_if(b, impossible, why);
 }
 
-/* Writes or reads the states of the thinking, which count tokens and then ids that were emitted, of
- * which the last one ends it, and those of the grammar. */
+/* Writes or reads the states of the thinking and those of the grammar. */
 static const char *put_text_states(stream *b, cls_host_slot *h)
 {
     cls_slot *const slot = &h->slot;
     const char *fault = NULL;
     if (slot->flags & CLS_SLOT_THINKING)
-        fault = put_states(b, h, &slot->thinking, cls_host_slot_thinking,
-                           slot->thinking_budget + h->params->thinking_forced.count,
+        fault = put_states(b, h, &slot->thinking, cls_host_slot_thinking, most_thinking,
                            "the state of the thinking budget is impossible");
     if (fault == NULL && (slot->flags & CLS_SLOT_GRAMMAR))
-        fault = put_states(b, h, &slot->grammar_state, cls_host_slot_grammar,
-                           h->params->grammar->states - 1, "a state of the grammar is impossible");
+        fault = put_states(b, h, &slot->grammar_state, cls_host_slot_grammar, most_grammar,
+                           "a state of the grammar is impossible");
     return fault;
 }
 

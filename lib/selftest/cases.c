@@ -44,6 +44,9 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_SURVEY, ROW_NAN, 0, 0, "NaN", PROOF(V(SURVEY_0)), {F(temperature, 1)}},
     {ST_SURVEY, ROW_INF, 0, 0, "+inf", ANY, {F(temperature, 1)}},
     {ST_SURVEY, ROW_EMPTY, 0, 0, "nothing", ANY, {F(temperature, 1)}},
+    {ST_SURVEY, ROW_ONE_NAN, 0, 0, "one NaN", PROOF(V(SURVEY_0)), {F(temperature, 1)}},
+    {ST_SURVEY, ROW_ONE_INF, 0, 0, "one +inf", PROOF(V(SURVEY_0)), {F(temperature, 1)}},
+    {ST_SURVEY, ROW_ONE, 0, 0, "one token", PROOF(V(SURVEY_0)), {F(temperature, 1)}},
 
     {ST_MASKS, ROW_PEAKED, WITH_MASK, 0, "mask, greedy", ANY, {GREEDY}},
     {ST_MASKS, ROW_PEAKED, WITH_MASK, 0, "mask", ANY, {F(temperature, 1)}},
@@ -77,7 +80,7 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_BAD_WORDS, 0, "bad words", ANY, {F(temperature, 1)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_STOP, 0, "min tokens 9", ANY, {I(min_tokens, 9)}},
 
-    {ST_SHORTLIST, ROW_PEAKED, 0, 0, "16 of a peak", ANY, {I(top_k, 16)}},
+    {ST_SHORTLIST, ROW_PEAKED, 0, 0, "16 of a peak", PROOF(TOKENS), {I(top_k, 16)}},
     {ST_SHORTLIST, ROW_TIES, WITH_ALLOWED, 0, "1 of few ties", ANY, {I(top_k, 1)}},
     {ST_SHORTLIST, ROW_TIES, 0, 0, "half of 15 ties", PROOF(TOKENS), {I(top_k, 15), F(top_p, .5)}},
     {ST_SHORTLIST, ROW_EQUAL, 0, 0, "5 of equals", ANY, {I(top_k, 5)}},

@@ -103,7 +103,7 @@ static uint32_t list_programs(cls_context *context, uint32_t dtypes, cls_variant
 static void copy_log_to_caller(const cls_context *context)
 {
     const cls_context_options *const o = &context->options;
-    const char *const log = context->build_log != NULL ? context->build_log : "";
+    const char *const log = context->log != NULL ? context->log->text : ""; /* compiling owns it */
     if (o->build_log == NULL || o->build_log_size == 0)
         return;
     const size_t n = strlen(log) < o->build_log_size ? strlen(log) : o->build_log_size - 1;

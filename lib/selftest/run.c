@@ -111,6 +111,8 @@ cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features)
     o.max_rollback = SELFTEST_ROLLBACK;
     o.features = features;
     cls_status status = cls_sampler_open(device->context, &o, &device->sampler);
+    if (status == CLS_OK)
+        device->sampler->change_tokens = SELFTEST_CHANGE;
     o.features = CLS_FEATURES_ALL;
     o.dtypes = (1u << CLS_DTYPES) - 1;
     if (status == CLS_OK)

@@ -6,7 +6,7 @@
 #ifndef CLS_SELFTEST_H
 #define CLS_SELFTEST_H
 
-#include "reference/reference.h"
+#include "host/host.h"
 #include "selftest/compile.h"
 #include "shard/shard.h"
 #include "step/step.h"
@@ -18,6 +18,7 @@
 #define SELFTEST_MOST_CASES 138
 #define SELFTEST_STEPS 2 /* steps of every case */
 #define SELFTEST_HISTORY 32
+#define SELFTEST_CHANGE 4 /* tokens of a change: texts take several rounds on the device */
 #define SELFTEST_ROLLBACK 8
 #define SELFTEST_METHODS 4  /* methods of verification */
 #define SELFTEST_REQUESTS 5 /* requests in a verification */
@@ -50,14 +51,17 @@ enum cls_selftest_stage_index { SELFTEST_STAGES(SELFTEST_STAGE) ST_STAGES };
 
 /* The kinds of rows of logits. */
 enum cls_selftest_row {
-    ROW_PEAKED, /* each higher logit has half as many tokens, as in a language model's row */
-    ROW_TEXT,   /* the likeliest tokens are the first 32, which are in texts and lists */
-    ROW_FLAT,   /* 64 values that are close together */
-    ROW_TIES,   /* only three values */
-    ROW_EQUAL,  /* only one value */
-    ROW_NAN,    /* peaked, with NaN and -inf in it */
-    ROW_INF,    /* peaked, with two logits of +inf */
-    ROW_EMPTY   /* only NaN and -inf */
+    ROW_PEAKED,  /* each higher logit has half as many tokens, as in a language model's row */
+    ROW_TEXT,    /* the likeliest tokens are the first 32, which are in texts and lists */
+    ROW_FLAT,    /* 64 values that are close together */
+    ROW_TIES,    /* only three values */
+    ROW_EQUAL,   /* only one value */
+    ROW_NAN,     /* peaked, with NaN and -inf in it */
+    ROW_INF,     /* peaked, with two logits of +inf */
+    ROW_EMPTY,   /* only NaN and -inf */
+    ROW_ONE_NAN, /* peaked, with one NaN; likewise: */
+    ROW_ONE_INF,
+    ROW_ONE /* only one token */
 };
 
 /* What a case has in addition to its parameters. */

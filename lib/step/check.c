@@ -4,6 +4,7 @@
 #include "step/step.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
 
@@ -222,8 +223,12 @@ cls_status cls_call_enqueue(const cls_call *call, cls_plan *plan, cls_sampler *s
     cl_event end = NULL;
     cl_int code;
     if (s->host != NULL) {
-        call->run(plan, s);
-        return CLS_OK;
+        void *copy = NULL;
+        const cls_status copied = cls_operands_copy(plan, s, &copy);
+        if (copied == CLS_OK)
+            call->run(plan, s);
+        free(copy);
+        return copied;
     }
     const cls_status status = cls_plan_upload(plan, s, queue, n_wait, wait, &c, &code);
     if (status != CLS_OK)

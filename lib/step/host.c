@@ -99,12 +99,18 @@ static void read_row(const cls_plan *plan, const cls_sampler *s, uint32_t row, c
 
 /* -------------------------------------------------------------------- outputs */
 
+/* Returns 1 if the ids of a kept set lie behind those of the row before. */
+static int packs_sets(const cls_plan *plan)
+{
+    return (plan->wants & CLS_WANTS(CLS_OUT_SET_OFFSETS)) != 0;
+}
+
 /* Finds where the outputs of a place go. `packed`: how many ids of sets lie before. */
 static void find_outputs(const cls_plan *plan, uint64_t place, uint32_t packed,
                          cls_row_outputs *out)
 {
     memset(out, 0, sizeof *out);
-    out->packed = (plan->wants & CLS_WANTS(CLS_OUT_SET_OFFSETS)) != 0;
+    out->packed = packs_sets(plan);
     for (uint32_t i = 0; i < CLS_OUT_SET_OFFSETS; i++)
         out->at[i] = output_at(plan, i, place);
     if (out->packed && out->at[CLS_OUT_SET_IDS] != NULL)
@@ -119,18 +125,18 @@ static void find_outputs(const cls_plan *plan, uint64_t place, uint32_t packed,
 
 /* Writes the outputs of a place, of the row that was sampled, or without one those of no token.
  * *packed counts the ids of sets. */
-static void write_outputs(const cls_plan *plan, const cls_sampler *s, uint64_t place, int sampled,
-                          uint32_t *packed)
+static void write_outputs(const cls_plan *plan, cls_sampled *sampled, uint32_t vocab,
+                          uint64_t place, uint32_t *packed)
 {
     cls_row_outputs out;
     if ((plan->wants & CLS_WANTS_OUTPUTS) == 0)
         return;
     find_outputs(plan, place, *packed, &out);
     write_int(output_at(plan, CLS_OUT_SET_OFFSETS, place), (int32_t)*packed);
-    if (sampled)
-        *packed += cls_outputs_write(&s->host->row, &out);
+    if (sampled != NULL)
+        *packed += cls_outputs_write(sampled, &out);
     else
-        cls_outputs_clear(&out, s->vocab);
+        cls_outputs_clear(&out, vocab);
     write_int(output_at(plan, CLS_OUT_SET_OFFSETS, place + 1), (int32_t)*packed);
 }
 
@@ -146,9 +152,9 @@ static int is_first(const cls_plan *plan, uint32_t row)
     return map == NULL || other == row;
 }
 
-static void finish_row(const cls_plan *plan, const cls_sampler *s, uint32_t row)
+static void finish_row(const cls_plan *plan, const cls_sampler *s, const cls_sampled *w,
+                       uint32_t row)
 {
-    const cls_sampled *const w = &s->host->row;
     const cls_row *const trace = &w->trace;
     const int emits = !trace->no_token || trace->forced;
     int32_t *const tokens = memory_at(&plan->step.tokens),
@@ -172,30 +178,84 @@ static void finish_row(const cls_plan *plan, const cls_sampler *s, uint32_t row)
     }
 }
 
+/* The rows of a call, which threads share. `packed`: the ids of sets that were written. */
+typedef struct host_rows {
+    const cls_plan *plan;
+    cls_sampler *sampler;
+    uint32_t packed;
+} host_rows;
+
+/* Returns the memory in which a thread samples its rows. */
+static cls_sampled *row_of_thread(const host_rows *rows, uint32_t thread)
+{
+    cls_host *const h = rows->sampler->host;
+    if (thread == 0)
+        return &h->row;
+    h->side[thread - 1].infill = h->row.infill;
+    return &h->side[thread - 1];
+}
+
+static void step_row(void *of, uint32_t thread, uint32_t row)
+{
+    host_rows *const rows = of;
+    cls_sampler *const s = rows->sampler;
+    cls_sampled *const w = row_of_thread(rows, thread);
+    uint32_t own = 0, *const packed = packs_sets(rows->plan) ? &rows->packed : &own;
+    cls_row_inputs in;
+    read_row(rows->plan, s, row, &in);
+    cls_sampled_run(w, in.slot >= 0 ? &s->host->slot[in.slot] : NULL, &in, 1);
+    write_outputs(rows->plan, w, s->vocab, row, packed);
+    finish_row(rows->plan, s, w, row);
+}
+
+static void report_row(void *of, uint32_t thread, uint32_t row)
+{
+    host_rows *const rows = of;
+    cls_sampled *const w = row_of_thread(rows, thread);
+    cls_row_outputs out;
+    read_row(rows->plan, rows->sampler, row, &w->row);
+    find_outputs(rows->plan, row, 0, &out);
+    w->request = NULL;
+    w->trace.token = -1;
+    cls_outputs_clear(&out, rows->sampler->vocab);
+    cls_outputs_write_raw(w, &out);
+}
+
+/* Returns 1 if two rows name one slot. */
+static int shares_slots(const cls_plan *plan, const cls_sampler *s)
+{
+    uint8_t *const used = s->slot_is_used;
+    const int32_t *const map = map_of(&plan->step.slots);
+    int shared = 0;
+    for (int mark = 1; mark >= 0 && map != NULL; mark--)
+        for (uint32_t row = 0; row < plan->step.rows; row++)
+            if (map[row] >= 0 && (uint32_t)map[row] < s->slots) {
+                shared |= mark && used[map[row]];
+                used[map[row]] = (uint8_t)mark;
+            }
+    return shared;
+}
+
+/* Runs the rows of a call. Those that depend on each other have one thread. */
+static void run_rows(host_rows *rows, void (*run)(void *of, uint32_t thread, uint32_t row))
+{
+    const cls_plan *const plan = rows->plan;
+    const cls_host *const h = rows->sampler->host;
+    const int alone = h->threads == 1 || packs_sets(plan) || cls_process() != h->process ||
+                      shares_slots(plan, rows->sampler);
+    cls_threads_run(alone ? 1 : h->threads, plan->step.rows, run, rows);
+}
+
 void cls_run_step(const cls_plan *plan, cls_sampler *s)
 {
-    uint32_t packed = 0;
-    for (uint32_t row = 0; row < plan->step.rows; row++) {
-        cls_row_inputs in;
-        read_row(plan, s, row, &in);
-        cls_sampled_run(&s->host->row, in.slot >= 0 ? &s->host->slot[in.slot] : NULL, &in, 1);
-        write_outputs(plan, s, row, 1, &packed);
-        finish_row(plan, s, row);
-    }
+    host_rows rows = {plan, s, 0};
+    run_rows(&rows, step_row);
 }
 
 void cls_run_logprobs(const cls_plan *plan, cls_sampler *s)
 {
-    cls_sampled *const w = &s->host->row;
-    for (uint32_t row = 0; row < plan->step.rows; row++) {
-        cls_row_outputs out;
-        read_row(plan, s, row, &w->row);
-        find_outputs(plan, row, 0, &out);
-        w->request = NULL;
-        w->trace.token = -1;
-        cls_outputs_clear(&out, s->vocab);
-        cls_outputs_write_raw(w, &out);
-    }
+    host_rows rows = {plan, s, 0};
+    run_rows(&rows, report_row);
 }
 
 /* ------------------------------------------------------------------ acceptance */
@@ -270,13 +330,16 @@ static void find_drafts(const cls_plan *plan, const cls_sampler *s, uint32_t req
                         cls_drafts *out)
 {
     const cls_verify_call *const c = &plan->verify;
-    const uint32_t first = (uint32_t)c->row_offsets[request], begin = first - request;
+    const int32_t *const firsts = plan->firsts.host; /* an output may lie in row_offsets */
+    const uint32_t first = (uint32_t)firsts[request], begin = first - request,
+                   end =
+                       request + 1 < c->requests ? (uint32_t)firsts[request + 1] : plan->step.rows;
     const size_t element = plan->draft_kind == CLS_DRAFT_PROBS
                                ? sizeof(float)
                                : cls_dtype_size(plan->step.logits.dtype);
     const void *const draft = memory_at(&c->draft);
     out->rows = s->host->inputs + first;
-    out->count = (uint32_t)c->row_offsets[request + 1] - first - 1;
+    out->count = end - first - 1;
     out->ids = map_of(&c->draft_ids);
     if (out->ids != NULL)
         out->ids +=
@@ -311,7 +374,7 @@ static void report_request(const cls_plan *plan, const cls_sampler *s, uint32_t 
     for (uint32_t i = 0; i < width; i++) {
         const uint64_t place = (uint64_t)request * width + i;
         const int has_token = cls_verification_report(v, i);
-        write_outputs(plan, s, place, has_token, packed);
+        write_outputs(plan, has_token ? &s->host->row : NULL, s->vocab, place, packed);
         if (status != NULL)
             status[i] = (int32_t)s->host->row.trace.status;
         if (!has_token)
@@ -364,7 +427,7 @@ void cls_run_verify(const cls_plan *plan, cls_sampler *s)
     for (uint32_t row = 0; row < plan->step.rows; row++)
         read_row(plan, s, row, &s->host->inputs[row]);
     for (uint32_t i = 0; i < plan->verify.requests; i++) {
-        v->slot = slot_of(plan, s, (uint32_t)plan->verify.row_offsets[i]);
+        v->slot = slot_of(plan, s, (uint32_t)plan->firsts.host[i]);
         cls_host_slot *const h = &s->host->slot[v->slot >= 0 ? v->slot : 0];
         v->request = h;
         find_drafts(plan, s, i, &v->drafts);

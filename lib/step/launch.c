@@ -2,6 +2,8 @@
 /* Writes the arguments of a step's kernels, and launches the kernels. */
 #include "step/step.h"
 
+#include <stddef.h>
+
 static int is_raw(enum cls_arg_set arg_set)
 {
     return arg_set == CLS_ARG_SET_RAW || arg_set == CLS_ARG_SET_DRAFTS;
@@ -61,9 +63,16 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_
     const int raw = is_raw(arg_set), apart = raw && !(plan->has & CLS_RAW_MASS);
     b->args = s->arg_buffers[arg_set].buffer;
     b->values = s->context->shape.by_value ? &s->arg_buffers[arg_set].written : NULL;
-    b->tile_key = plan->survey != NULL ? plan->survey[0] : apart ? s->raw_key : s->tile_key;
-    b->tile_mass = plan->survey != NULL ? plan->survey[1] : apart ? s->raw_mass : s->tile_mass;
-    b->tile_flags = plan->survey != NULL ? plan->survey[2] : apart ? s->raw_flags : s->tile_flags;
+    const cl_mem own[3] = {s->tile_key, s->tile_mass, s->tile_flags},
+                 of_raw[3] = {s->raw_key, s->raw_mass, s->raw_flags},
+                 *const survey = plan->survey != NULL ? plan->survey
+                                 : apart              ? of_raw
+                                                      : own;
+    b->tile_key = survey[0];
+    b->tile_mass = survey[1];
+    b->tile_flags = survey[2];
+    b->lasts[CLS_PLACE(tile_key)] = b->lasts[CLS_PLACE(tile_mass)] =
+        b->lasts[CLS_PLACE(tile_flags)] = plan->survey == NULL;
     /* Raw rows need nothing but the places that a verification reports to. */
     const uint32_t needs = !raw                  ? plan->needs
                            : which == CLS_REPORT ? plan->needs & CLS_FEATURE_VERIFY

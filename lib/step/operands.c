@@ -4,6 +4,7 @@
 #include "step/step.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 /* ------------------------------------------------------------------- what a row is of */
 
@@ -203,12 +204,12 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
 static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t needs)
 {
     char names[CLS_FEATURE_NAMES];
-    uint32_t missing = needs & ~s->features & ~CLS_NEEDS_OF_REQUESTS;
-    if (s->host != NULL) /* nothing is compiled for the host */
-        return CLS_OK;
+    /* Nothing is compiled for the host, but a part of the library may be left out. */
+    const uint32_t has = s->host != NULL ? cls_features_built() : s->features;
+    uint32_t missing = needs & ~has & ~CLS_NEEDS_OF_REQUESTS;
     for (uint32_t i = 0; i < plan->n_present; i++) {
         const uint32_t feature = plan->operands->row[plan->present[i]].feature;
-        if ((feature & s->features) == 0)
+        if ((feature & has) == 0)
             missing |= feature & (~feature + 1);
     }
     plan->missing = missing;
@@ -314,6 +315,44 @@ cls_status cls_plan_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queu
     *code = status == CLS_OK ? upload_operand(plan, c, &data) : CL_SUCCESS;
     bind(plan, s);
     return status;
+}
+
+/* Returns 1 if an operand that is written lies in these bytes. */
+static int is_written(const cls_plan *plan, const void *bytes, uint64_t size)
+{
+    const uintptr_t begin = (uintptr_t)bytes;
+    int written = 0;
+    for (uint32_t i = 0; i < plan->n_present; i++) {
+        const cls_operand *const o = &plan->operands->row[plan->present[i]];
+        const cls_buffer *const b = buffer_of(plan, o);
+        const uintptr_t at_host = (uintptr_t)b->pointer + (size_t)b->offset;
+        written |= o->access != CLS_KERNEL_READS && b->pointer != NULL && at_host < begin + size &&
+                   begin < at_host + size_of(plan, o);
+    }
+    return written;
+}
+
+cls_status cls_operands_copy(cls_plan *plan, const cls_sampler *s, void **copy)
+{
+    for (uint32_t i = 0; i < plan->n_present; i++) {
+        const cls_operand *const o = &plan->operands->row[plan->present[i]];
+        const void *host = host_of(plan, o);
+        if (host == NULL)
+            continue;
+        if (!is_data(plan, o)) {
+            int32_t *const map = s->expanded_maps + (size_t)o->map * s->max_rows;
+            if (host != map) /* a verification has made its maps there */
+                memcpy(map, host, plan->count[o->rows] * sizeof *map);
+            host = map;
+        } else if (is_written(plan, host, size_of(plan, o))) {
+            *copy = malloc((size_t)size_of(plan, o));
+            if (*copy == NULL)
+                return cls_no_memory("masks on the host that an output overwrites");
+            host = memcpy(*copy, host, (size_t)size_of(plan, o));
+        }
+        memcpy(at(plan, o->host), &host, sizeof host);
+    }
+    return CLS_OK;
 }
 
 void cls_operands_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cls_sample() and cls_accept(): a step checks its arguments, uploads what changed and enqueues the
- * kernels. It never waits and never allocates. */
+ * kernels. It never waits, and allocates only for large masks on the host. */
 #include "step/step.h"
 
 /* --------------------------------------------------------------------- launches */

@@ -67,6 +67,10 @@ cls_status cls_operands_check(const cls_sampler *sampler, cls_plan *plan);
 cls_status cls_plan_upload(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,
                            cl_uint n_wait, const cl_event *wait, cls_commands *c, cl_int *code);
 
+/* Copies the arrays on the host that outputs of a call without a device could change: maps to the
+ * sampler's own memory, and masks that an output overwrites to *copy, which the caller frees. */
+cls_status cls_operands_copy(cls_plan *plan, const cls_sampler *sampler, void **copy);
+
 /* Writes where the operands are into the arguments of kernels. */
 void cls_operands_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cls_verify(): samples the rows of all drafts in a step that leaves the slots unchanged; then a
- * kernel accepts drafts and changes the slots. It never waits and never allocates. */
+ * kernel accepts drafts and changes the slots. It never waits, and allocates only for large masks
+ * on the host. */
 #include "step/step.h"
 
 /* ---------------------------------------------------------------------- checks */

@@ -23,8 +23,8 @@ SAMPLERS cl/kernels/watermark.cl|cl/core/watermark.h
 SAMPLERS cl/stages/(infill|mirostat|p_less|top_a|top_n_sigma|xtc).cl
 OUTPUTS  cl/kernels/kept.cl|cl/row/gather.cl
 GRAMMARS lib/request/grammar.c
-HOST     lib/step/host.c|lib/reference/(host|slot|text|adjust|set|chain|sample|draw|watermark).c
-HOST     lib/reference/(outputs|verify|lookup|stages/[a-z_]*).c
+HOST     lib/step/host.c|lib/host/(host|slot|text|adjust|select|set|chain|sample|draw|watermark).c
+HOST     lib/host/(outputs|verify|lookup|stages/[a-z_]*).c
 LAYOUT   lib/layout.c'
 
 # join IN-PLACE PUBLIC FILE...: the text of the files. Headers stand where they are included if

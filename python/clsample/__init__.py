@@ -55,6 +55,7 @@ from ._rows import (
 from ._sampler import Sampler as Sampler
 from ._types import (
     FEATURES_ALL as FEATURES_ALL,
+    FEATURES_KNOWN as FEATURES_KNOWN,
     GRAMMAR_DEAD as GRAMMAR_DEAD,
     GRAMMAR_ENDED as GRAMMAR_ENDED,
     Candidates as Candidates,

@@ -12,12 +12,19 @@ from ._arguments import Call
 from ._structs import integer, kind
 
 
-def listed(name: str, lists: Any) -> List[Any]:
+def listed(name: str, lists: Any, order: str) -> List[Any]:
     """The lists, which are read twice, so that an iterator would be used up."""
     try:
         return list(lists)
     except TypeError:
-        raise TypeError(f"{name} must be a list of lists of ids, not {kind(lists)}") from None
+        raise no_lists(name, lists, order) from None
+
+
+def no_lists(name: str, value: Any, order: str) -> TypeError:
+    """order: of the call's arguments, which may have been swapped."""
+    return TypeError(
+        f"{name} must be a list of lists of ids, not {kind(value)}; the order is {order}"
+    )
 
 
 def flat(name: str, lists: Iterable[Any]) -> np.ndarray[Any, Any]:
@@ -25,7 +32,7 @@ def flat(name: str, lists: Iterable[Any]) -> np.ndarray[Any, Any]:
     return np.concatenate(found) if found else np.zeros(0, np.int32)
 
 
-def lengths_of(drafts: Any, draft_ids: Any, count: int) -> List[int]:
+def lengths_of(drafts: Any, draft_ids: Any, count: int, order: str) -> List[int]:
     try:
         lengths = [
             (
@@ -36,9 +43,11 @@ def lengths_of(drafts: Any, draft_ids: Any, count: int) -> List[int]:
             for i, one in enumerate(drafts)
         ]
     except TypeError:
-        raise TypeError(f"drafts must be a list of lists of ids, not {kind(drafts)}") from None
+        raise no_lists("drafts", drafts, order) from None
     if len(lengths) != count:
-        raise ValueError(f"drafts has {len(lengths)} lists for {count} requests")
+        raise ValueError(
+            f"drafts has {len(lengths)} lists for {count} requests; the order is {order}"
+        )
     return lengths
 
 

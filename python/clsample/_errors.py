@@ -8,7 +8,9 @@ from typing import Any, Dict, Sequence, Type
 from ._types import Status
 
 
-HOST = "clsample.Context('host') needs no device"
+HOST = (
+    "clsample.Context('host') needs no device: there a row of 128,256 logits takes 0.05 to 2.5 ms"
+)
 
 
 class Error(Exception):
@@ -84,6 +86,14 @@ class OpenCLNotFound(Error, ImportError):
 
 class LibraryError(ImportError):
     """The library libclsample cannot be opened, or is older than this package."""
+
+
+def without(extra: str, error: ImportError) -> ImportError:
+    """For a module of this package that needs the packages of an extra."""
+    return type(error)(
+        f"clsample.{extra} needs packages that pip install 'clsample[{extra}]' brings: {error}",
+        name=error.name,
+    )
 
 
 BY_STATUS: Dict[int, Type[Error]] = {

@@ -37,7 +37,7 @@ class Grammar(Unique):
         States of a dict may be anything that can be its key: `states` has their numbers.
     start: the state in which requests begin, unless they have another grammar_state. It has number
         0 in a dict, and must be 0 otherwise.
-    final: the states in which a text may end, by one of end_ids.
+    final_states: the states in which a text may end, by one of end_ids.
     max_bytes: the most memory that the grammar may take in a sampler.
     """
 
@@ -50,14 +50,14 @@ class Grammar(Unique):
         *,
         vocab: int,
         start: Any = 0,
-        final: Iterable[Any] = (),
+        final_states: Iterable[Any] = (),
         end_ids: Iterable[int] = (),
         max_bytes: int = 1 << 28,
     ) -> None:
         arrays, self.states = _arrays_of(transitions, start)
         flags = np.zeros(max(len(arrays.offsets) - 1, 1), np.uint8)
-        for state in final:
-            flags[_number(self.states, "final", state)] = 1
+        for state in final_states:
+            flags[_number(self.states, "final_states", state)] = 1
         ends = ids("end_ids", list(end_ids))
         options = new("cls_grammar_options")
         options.vocab = integer("vocab", vocab, "uint32_t")
@@ -90,7 +90,7 @@ class Grammar(Unique):
             transitions,
             vocab=vocab,
             start=index.get_initial_state(),
-            final=index.get_final_states(),
+            final_states=index.get_final_states(),
             end_ids=sorted(ends),
             max_bytes=max_bytes,
         )
@@ -112,8 +112,8 @@ class Grammar(Unique):
 
         tokens: the bytes of each token of the vocabulary; b"" for one that is no text, such as a
         special token, which then is a symbol of its own. Texts of equal bytes are one state, unless
-        the matcher goes on differently after two of them that were followed: then each sequence of
-        tokens is a state.
+        the matcher goes on differently after two of them that were followed, among them each token
+        that may be the last one of a text: then each sequence of tokens is a state.
         end_ids: all ids that end a text of the matcher, and no others.
         """
         words = list(tokens)
@@ -124,7 +124,7 @@ class Grammar(Unique):
         most = integer("max_states", max_states, "uint32_t")
         transitions, final = explored(matcher, words, set(ends), most)
         return cls(
-            transitions, vocab=len(words), final=final, end_ids=ends, max_bytes=max_bytes
+            transitions, vocab=len(words), final_states=final, end_ids=ends, max_bytes=max_bytes
         )
 
     @property

@@ -5,8 +5,10 @@ A matcher does not show its states: all that it says of a text is which tokens m
 here is the bytes of a text, in which a token without bytes is a symbol. Many sequences of tokens
 write the same text, and the matcher must allow the same tokens after each of them that is seen.
 Two are followed to each text: by the longest token that may be its last one, and by the shortest.
-Where they differ, since the matcher counts tokens or knows some by their ids, each sequence of
-tokens is a state.
+Then each other token that may be the last one, as one of equal bytes may, is followed to all texts
+behind. Where two sequences differ, since the matcher counts tokens or knows some by their ids, each
+sequence of tokens is a state. Sequences that differ from the first one in several places are not
+all followed: there are too many.
 """
 
 from __future__ import annotations
@@ -160,15 +162,44 @@ class Explorer:
             if not ended and to < 0:
                 raise ValueError(f"end_ids has {token}, which ends no text of the matcher")
             if not ended:
-                mask = hashlib.sha256(self.engine.mask(ahead).tobytes()).digest()
-                if self.masks.setdefault(to, mask) != mask:
-                    raise TellsApart
+                self.compare(ahead, to)
         missing = self.ends.difference(found)
         if missing and len(missing) < len(self.ends):
             raise ValueError(
                 f"end_ids has {min(missing)}, which the matcher does not allow where a text ends"
             )
         return found
+
+    def compare(self, matcher: Any, state: int) -> None:
+        """What a matcher allows must be what others allowed in the state."""
+        mask = hashlib.sha256(self.engine.mask(matcher).tobytes()).digest()
+        if self.masks.setdefault(state, mask) != mask:
+            raise TellsApart
+
+    def follow_each(self) -> None:
+        """Follows each of several tokens that may be the last one of a text."""
+        ends: Dict[int, List[Tuple[int, int]]] = {}
+        for state, found in self.transitions.items():
+            for token, to in found.items():
+                ends.setdefault(to, []).append((state, token))
+        for each in ends.values():
+            if len(each) > 1:
+                for state, token in each:
+                    self.follow(state, token)
+
+    def follow(self, state: int, token: int) -> None:
+        """Comes once to each state behind a token, from one state."""
+        to = self.transitions[state][token]
+        waiting, seen = [(self.first.matcher(state), token, to)], {to}
+        while waiting:
+            before, token, at = waiting.pop()
+            matcher = self.engine.copy(before)
+            self.engine.accept(matcher, token)
+            self.compare(matcher, at)
+            for token, to in self.transitions[at].items():
+                if to not in seen:
+                    seen.add(to)
+                    waiting.append((matcher, token, to))
 
     def explore(self) -> None:
         while self.waiting:
@@ -203,6 +234,7 @@ def explored(
     found = Explorer(matcher, tokens, ends, most, False)
     try:
         found.explore()
+        found.follow_each()
     except TellsApart:
         found = Explorer(matcher, tokens, ends, most, True)
         found.explore()

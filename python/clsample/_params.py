@@ -12,7 +12,8 @@ import math
 import operator
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Set
+from typing import Tuple
 
 from . import _types
 from ._cffi import ffi
@@ -75,6 +76,12 @@ class Params(Dict[str, Any]):
         ends = [[token] for token in found.get("stop_ids", ())]
         if "bad_words" in found:  # there an end is no bad word
             found["bad_words"] = [word for word in found["bad_words"] if word not in ends]
+        if found.get("min_tokens") and "min_tokens" not in more and _empty({**found, **more}):
+            warnings.warn(
+                f"{TRANSFORMERS.call}: min_new_tokens = {found.pop('min_tokens')} has no effect, "
+                "as there, since there is no eos_token_id",
+                stacklevel=2,
+            )
         return _joined(cls, TRANSFORMERS, found, ignored, more)
 
     @classmethod
@@ -82,19 +89,9 @@ class Params(Dict[str, Any]):
         cls, params: Any, *, ignore: Iterable[str] = (), **more: Unpack[_types.Params]
     ) -> Params:
         """Those of vLLM. params: a SamplingParams, or a dict of its fields."""
-        values = _given(params, _fields)
-        if "_bad_words_token_ids" in values:  # what the engine has made of the texts
-            values.pop("bad_words", None)
-        if values.get("ignore_eos"):  # the ends are there for min_tokens alone
-            ends = {*values.pop("_all_stop_token_ids", ())} - {*values.get("stop_token_ids", ())}
-            ignore = set(ignore)
-            if ends and values.get("min_tokens") and "min_tokens" not in ignore:
-                raise ValueError(
-                    f"{VLLM.call}: min_tokens = {values['min_tokens']!r:.60} is not converted: it "
-                    f"bans {sorted(ends)!r:.60}, which with ignore_eos end no text; "
-                    "ignore=['min_tokens'] leaves it out"
-                )
-        return _joined(cls, VLLM, *_converted(VLLM, values, ignore), more)
+        values, skipped = _given(params, _fields), set(ignore)
+        _take_ends(VLLM, values, skipped)
+        return _joined(cls, VLLM, *_converted(VLLM, values, skipped), more)
 
     @classmethod
     def from_openai(
@@ -110,7 +107,11 @@ class Params(Dict[str, Any]):
         text = values.get("text")
         if isinstance(text, Mapping) and text.get("format", PLAIN) == PLAIN:
             values["text"] = {"format": PLAIN}  # whatever its verbosity is
-        return _joined(cls, OPENAI, *_converted(OPENAI, values, ignore), more)
+        if values.get("logprobs") is False:  # 0 asks for those of the drawn tokens
+            del values["logprobs"]
+        skipped = set(ignore)
+        _take_ends(OPENAI, values, skipped)
+        return _joined(cls, OPENAI, *_converted(OPENAI, values, skipped), more)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict.__repr__(self)})"
@@ -153,6 +154,22 @@ def _read(path: Any) -> Any:
             raise ValueError(f"{os.fspath(path)!r} is no JSON: {error}") from None
 
 
+def _take_ends(source: Source, values: Dict[str, Any], skipped: Set[str]) -> None:
+    """Leaves of what vLLM's engine has made of the words and ends what a request has of them."""
+    if "_bad_words_token_ids" in values:
+        values.pop("bad_words", None)
+    if not values.get("ignore_eos") or "ignore_eos" in skipped:
+        return
+    for name in ("_all_stop_token_ids", "_eos_token_id"):  # they are there for min_tokens alone
+        values.pop(name, None)
+    if values.get("min_tokens") and "min_tokens" not in skipped:
+        raise ValueError(
+            f"{source.call}: min_tokens = {values['min_tokens']!r:.60} is not converted: with "
+            "ignore_eos it also bans the end of the text, which is no stop id here; "
+            "ignore=['min_tokens'] leaves it out"
+        )
+
+
 # -------------------------------------------------------------------------- conversions
 
 
@@ -185,6 +202,17 @@ def _biases(value: Any) -> List[Tuple[int, float]]:
 
 def _id(token: Any) -> int:
     return int(token) if isinstance(token, str) and token.isdecimal() else operator.index(token)
+
+
+def _set(value: Any) -> Any:
+    """vLLM's -1 is a value that is not set."""
+    return None if value == -1 else value
+
+
+def _top_k(value: Any) -> Any:
+    if isinstance(value, int) and value < -1:
+        raise ValueError("it must be -1 or 0, which are off, or more")
+    return value
 
 
 def _limit(value: Any) -> Any:
@@ -226,6 +254,10 @@ def _loops(name: str, least: int = 0) -> Callable[[Any], Any]:
         elif not set(value) <= set(DETECTION):
             raise ValueError(f"it has no {min(set(value) - set(DETECTION))!r}")
         found = {**DETECTION, **value}
+        if min(found.values()) < 0:
+            raise ValueError("it has a number below 0")
+        if found["max_pattern_size"] and found["min_count"] < 2:
+            raise ValueError(f"its min_count is {found['min_count']}; it must be 2 or more")
         return max(least, found[name]) if found["max_pattern_size"] else None
 
     return read
@@ -270,6 +302,41 @@ JOINED: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
+# ----------------------------------------------------------------------------- effects
+
+
+def _empty(params: Mapping[str, Any], name: str = "stop_ids") -> bool:
+    return params.get(name) is None or len(params[name]) == 0
+
+
+def _check_effects(source: Source, found: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    """Refuses what the source names and clsample would take, but could not do."""
+    least, most = params.get("min_tokens"), params.get("max_tokens")
+    why = ""
+    if "min_tokens" in found and least:
+        if _empty(params):
+            why = "there are no stop ids that it could ban; give stop_ids"
+        elif most and least > most:
+            why = f"the text ends after max_tokens = {most}"
+        if why:
+            raise _without_effect(source, "min_tokens", least, why)
+    budget, action = params.get("thinking_budget"), params.get("loop_action")
+    if "thinking_budget" in found and budget == 0:  # the library refuses others
+        if _empty(params, "thinking_forced"):
+            why = "thinking_forced, the ids that end the thinking, is empty"
+        elif action is not None and choice("loop_action", action, _types.LoopAction):
+            why = "0 is no budget where loop_action ends the thinking"
+        if why:
+            raise _without_effect(source, "thinking_budget", budget, why)
+
+
+def _without_effect(source: Source, ours: str, value: Any, why: str) -> ValueError:
+    theirs = next(name for name, rules in source.rules.items() if rules[0][0] == ours)
+    return ValueError(
+        f"{theirs} = {value!r:.60} is not converted: {why}; ignore=[{theirs!r}] leaves it out"
+    )
+
+
 # ------------------------------------------------------------------------------- tables
 
 
@@ -307,7 +374,8 @@ TRANSFORMERS = Source(
     "from_generation_config()",
     {},
     {
-        **_equal("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty"),
+        **_equal("temperature", "top_p", "min_p", "typical_p", "repetition_penalty"),
+        "top_k": _one("top_k", _top_k),
         "no_repeat_ngram_size": _one("no_repeat_ngram"),
         "bad_words_ids": _one("bad_words", _words),
         "sequence_bias": _one("logit_bias", _sequence_biases),
@@ -366,17 +434,19 @@ VLLM = Source(
     "from_vllm()",
     {"chain": "vllm"},
     {
-        **_equal("temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
+        **_equal("temperature", "top_p", "min_p", "repetition_penalty"),
         **_equal("presence_penalty", "frequency_penalty", "min_tokens"),
+        "top_k": _one("top_k", _top_k),
         "max_tokens": _one("max_tokens", _limit),
-        "seed": _one("seed", lambda value: None if value == -1 else value),
+        "seed": _one("seed", _set),
         "logit_bias": _one("logit_bias", _biases),
         "allowed_token_ids": _one("allowed_ids", _ids),
         "bad_words": _one("bad_words", _words),
         "_bad_words_token_ids": _one("bad_words", _words),
         "stop_token_ids": _one("stop_ids", _ids),
         "_all_stop_token_ids": _one("stop_ids", _ids),
-        "thinking_token_budget": _one("thinking_budget"),
+        "_eos_token_id": _one("stop_ids", _ids),
+        "thinking_token_budget": _one("thinking_budget", _set),
         "post_thinking": _one("post_thinking", _phase),
         "repetition_detection": (
             ("loop_repeats", _loops("min_count")),
@@ -428,7 +498,6 @@ OPENAI = VLLM._replace(
     left={
         **VLLM.left,
         "best_of": ((1,), "begin a request for each, with a stream of its own"),
-        "logprobs": ((False,), OUTPUTS),
         "top_logprobs": ((0,), OUTPUTS),
         "echo": ((False,), "the prompt is the caller's"),
         "suffix": ((), "the prompt is the caller's"),
@@ -459,6 +528,8 @@ def _converted(
         elif name in source.rules:
             for ours, convert in source.rules[name]:
                 try:
+                    if isinstance(value, bool):  # Python takes it for 0 or 1
+                        raise TypeError("it must be a number, not True or False")
                     one = convert(value)
                     if one is None:
                         continue
@@ -509,6 +580,7 @@ def _joined(
                 **found["post_thinking"],
             }
         params: Params = cls(found, **given)
+        _check_effects(source, found, params)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{source.call}: {error}") from None
     params.ignored = ignored

@@ -153,7 +153,7 @@ class Request(Unique):
     def end(self) -> None:
         """Frees the slot. A request that has ended stays so."""
         slot, self._slot = self._slot, -1
-        if slot >= 0 and not self.sampler.context._lost:
+        if slot >= 0 and not self.sampler._lost:
             self.sampler._dropped.append(slot)
             self.sampler._collect()
 

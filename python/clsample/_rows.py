@@ -133,7 +133,10 @@ def draw(
     Sampler.sample()'s `draws`, and random_bits 64 bits in place of Philox's.
     """
     struct = new("cls_host_candidates")
-    tokens, struct.count = _structs.ids("ids", ids)
+    try:
+        tokens, struct.count = _structs.ids("ids", ids)
+    except TypeError as error:
+        raise TypeError(f"{error}; the order is draw(ids, logits)") from None
     values, elements = native("logits", logits)
     if elements != "float32":
         raise _structs.wrong_floats("logits", elements, "float32")

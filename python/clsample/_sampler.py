@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import collections
 import math
+import os
 import threading
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -63,6 +65,8 @@ class Sampler(Closed):
         self._handle: Any = None
         self._quiet = False  # the user cannot name its features
         self._lock = threading.RLock()
+        self._interrupted = False  # by a fork() while another thread was in a call
+        _samplers.add(self)
         self._dropped: Deque[int] = collections.deque()  # slots of requests without references
         self.context = context
         self.vocab = integer("vocab", vocab, "uint32_t")
@@ -98,10 +102,22 @@ class Sampler(Closed):
 
     def _locked(self) -> Any:
         """The lock, for `with`: after it, the slots of requests without references are free."""
-        self.context._check_process()
+        self._check_process()
         if self._dropped:
             self._collect()
         return self._lock
+
+    def _check_process(self) -> None:
+        self.context._check_process()
+        if self._interrupted:
+            raise RuntimeError(
+                "this process was forked while another thread was in a call of the sampler, whose "
+                "memory may be half changed here: make another sampler"
+            )
+
+    @property
+    def _lost(self) -> bool:
+        return self._interrupted or self.context._lost
 
     def _collect(self) -> None:
         with self._lock:
@@ -161,7 +177,7 @@ class Sampler(Closed):
         """Frees the memory on the device; steps in flight keep what they use. Its requests end.
         Waits for a call of another thread, and until the last steps that uploaded parameters, maps
         or masks are complete. So does the last reference to a sampler that was not closed."""
-        if self.context._lost:  # a thread of the parent may have held the lock
+        if self._lost:  # a thread of the parent may have held the lock
             self._handle = None
             return
         with self._lock:
@@ -259,10 +275,14 @@ class Sampler(Closed):
 
     # --------------------------------------------------------------- steps
 
-    def _slots(self, call: Call, target: Any, requests: Any) -> int:
-        """Fills the map from rows to slots, and returns the number of rows."""
+    def _slots(self, call: Call, target: Any, requests: Any, order: str) -> int:
+        """Fills the map from rows to slots, and returns the number of rows. order: of the call's
+        arguments, which a message says, since they may have been swapped."""
         if on_device(requests) or getattr(requests, "dtype", None) == np.int32:
-            return math.prod(call.ints(target, "requests", requests, None))
+            try:
+                return math.prod(call.ints(target, "requests", requests, None))
+            except TypeError as error:
+                raise TypeError(f"{error}; the order is {order}") from None
         if isinstance(requests, Request):
             requests = (requests,)
         slots = []
@@ -279,7 +299,7 @@ class Sampler(Closed):
         except (TypeError, AttributeError):
             raise TypeError(
                 "requests must be a list of requests (None skips a row), or an int32 "
-                f"array of slots, not {kind(requests)}"
+                f"array of slots, not {kind(requests)}; the order is {order}"
             ) from None
         if not slots:
             raise ValueError("requests is empty")
@@ -388,7 +408,7 @@ class Sampler(Closed):
         Raises Busy if too many steps are in flight: wait for one, and call again. Outputs:
         """
         context = self.context
-        context._check_process()
+        self._check_process()
         call = Call(context, copy)
         result = Step()
         with self._lock:
@@ -396,7 +416,9 @@ class Sampler(Closed):
                 self._collect()
             step = self._step
             ffi.memmove(step, self._step_default, len(self._step_default))
-            rows = step.rows = self._slots(call, step.slots, requests)
+            rows = step.rows = self._slots(
+                call, step.slots, requests, "sample(logits, requests)"
+            )
             count = None if logits_map is not None else rows
             step.logits_rows = call.logits(
                 step.logits, "logits", logits, count, self.vocab, dtype
@@ -452,7 +474,10 @@ class Sampler(Closed):
         call = Call(self.context)
         with self._locked():
             struct = new("cls_accept_call")
-            rows = struct.rows = self._slots(call, struct.slots, requests)
+            order = "accept(tokens, requests)"
+            rows = struct.rows = self._slots(call, struct.slots, requests, order)
+            if isinstance(tokens, (list, tuple)) and any(isinstance(t, Request) for t in tokens):
+                raise TypeError(f"tokens has requests; the order is {order}")
             shape = call.ints(struct.tokens, "tokens", tokens, None)
             size = math.prod(shape)
             if len(shape) > 1 and (len(shape) > 2 or shape[0] != rows):
@@ -555,9 +580,10 @@ class Sampler(Closed):
         call, result = Call(self.context, copy), Verified()
         with self._locked():
             struct = new("cls_verify_call")
-            count = struct.requests = self._slots(call, struct.slots, requests)
-            drafts = _drafts.listed("drafts", drafts)
-            lengths = _drafts.lengths_of(drafts, draft_ids, count)
+            order = "verify(logits, drafts, requests)"
+            count = struct.requests = self._slots(call, struct.slots, requests, order)
+            drafts = _drafts.listed("drafts", drafts, order)
+            lengths = _drafts.lengths_of(drafts, draft_ids, count, order)
             offsets = np.zeros(count + 1, np.int32)
             np.cumsum(np.asarray(lengths, np.int32) + 1, out=offsets[1:])
             rows, total = int(offsets[-1]), int(offsets[-1]) - count
@@ -572,7 +598,7 @@ class Sampler(Closed):
             elif total:
                 call.ints(struct.draft_ids, "draft_ids", _drafts.flat("drafts", drafts), total)
             if parents is not None:
-                parents = _drafts.listed("parents", parents)
+                parents = _drafts.listed("parents", parents, order)
                 if [len(one) for one in parents] != lengths:
                     raise ValueError(
                         "parents must have as many entries as drafts, request by request"
@@ -649,7 +675,7 @@ class Sampler(Closed):
         call, result = Call(self.context), Drafts()
         with self._locked():
             struct = new("cls_draft_call")
-            struct.requests = self._slots(call, struct.slots, requests)
+            struct.requests = self._slots(call, struct.slots, requests, "draft(requests, k)")
             struct.k = integer("k", k, "uint32_t")
             struct.min_n = integer("min_n", min_n, "uint32_t")
             struct.max_n = integer("max_n", max_n, "uint32_t")
@@ -693,3 +719,23 @@ for _function, _defaults in (
     (Sampler.verify, _token_outputs),
 ):
     sign(_function, _defaults)
+
+
+_samplers: "weakref.WeakSet[Sampler]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A thread that was in a call of a sampler is not in the child: the sampler's lock would stay
+    held, and what the call had half changed is neither used nor freed."""
+    for sampler in list(_samplers):
+        if sampler._lock.acquire(blocking=False):
+            sampler._lock.release()
+            continue
+        sampler._lock = threading.RLock()
+        sampler._interrupted = True
+        if sampler._handle is not None:
+            ffi.gc(sampler._handle, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

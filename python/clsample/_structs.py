@@ -133,9 +133,9 @@ def choice(name: str, value: Any, names: Type[Any]) -> int:
 
 def choices(name: str, value: Any, names: Type[Any], shift: bool) -> int:
     """A sum of an enum's members: a number, names, or "all". With `shift` member n counts
-    1 << n."""
+    1 << n; otherwise "all" are all features, also those that only the library knows."""
     if isinstance(value, str) and value == "all":
-        value = list(names.__members__)
+        value = list(names.__members__) if shift else _types.FEATURES_ALL
     if isinstance(value, (int, np.integer)) and not (shift and isinstance(value, enum.IntEnum)):
         return integer(name, value, "uint32_t")
     single = isinstance(value, (str, enum.IntEnum)) or not isinstance(value, Iterable)
@@ -203,13 +203,30 @@ def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]
     if array.size == 0:
         return np.zeros(array.shape, dtype)
     if array.dtype.kind not in "iu":
-        elements = "text" if array.dtype.kind in "SU" else array.dtype
-        raise TypeError(f"{name} must have integers; its elements are {elements}")
+        exact = _integers(value)
+        if exact is None:
+            elements = "text" if array.dtype.kind in "SU" else array.dtype
+            raise TypeError(f"{name} must have integers; its elements are {elements}")
+        array = exact
     least, most = RANGES[ctype]
     if not (least <= int(array.min()) and int(array.max()) <= most):
         wrong = next(int(x) for x in array.flat if not least <= int(x) <= most)
         raise ValueError(f"{name} has {wrong}, which is not from {least} to {most}")
     return array.astype(dtype, order="C", copy=False)
+
+
+def _integers(value: Any) -> Optional[np.ndarray[Any, Any]]:
+    """Python's integers as they are, of which NumPy makes floats if some are above 2^63 - 1 and
+    others are not. None: there are others."""
+    if hasattr(value, "dtype"):
+        return None
+    exact: np.ndarray[Any, Any] = np.array(value, object)
+    for place, one in np.ndenumerate(exact):
+        try:
+            exact[place] = operator.index(one)
+        except TypeError:
+            return None
+    return exact
 
 
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:

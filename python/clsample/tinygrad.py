@@ -24,12 +24,16 @@ import importlib.metadata
 from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
-import pyopencl
-from tinygrad import Device, Tensor, dtypes
 
 from ._arrays import Array, DeviceArray
 from ._context import Context
-from ._errors import LibraryError
+from ._errors import LibraryError, without
+
+try:
+    import pyopencl
+    from tinygrad import Device, Tensor, dtypes
+except ImportError as error:
+    raise without("tinygrad", error) from None
 
 DTYPES = {
     dtypes.float32: np.float32,

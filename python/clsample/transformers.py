@@ -14,18 +14,24 @@ the model is, and from there to the OpenCL device; the tokens come back.
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
-import torch
-import transformers
-from transformers.generation import logits_process, stopping_criteria as stopping
 
 from ._context import Context
+from ._errors import without
 from ._params import Params
 from ._types import RowStatus
+
+try:
+    import torch
+    import transformers
+    from transformers.generation import logits_process, stopping_criteria as stopping
+except ImportError as error:
+    raise without("transformers", error) from None
 
 Rows = Union[None, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
@@ -71,6 +77,16 @@ def _default_context() -> Context:
         if not _opened:
             _opened.append(Context())
         return _opened[0]
+
+
+def _after_fork() -> None:
+    """OpenCL does not survive a fork, nor does a lock that another thread held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _seed(given: Optional[int]) -> int:

@@ -108,7 +108,7 @@ static void write_tiles(FILE *f, const cls_sampled *w)
             sum += cls_token_weight(w, i);
         fprintf(f, "tile %u %08x %d %d %" PRIu64 " %u %" PRIu64 "\n", (unsigned)t,
                 bits_of(w->tile_max[t]), (int)at.exponent, (int)(at.fraction * 16777216.0f), sum,
-                (unsigned)w->unit[t].shift, cls_tile_mass(w, t));
+                (unsigned)w->unit[t].shift, to_row_units(sum, w->unit[t].shift));
     }
 }
 
@@ -125,6 +125,7 @@ static int write_results(FILE *f)
     fprintf(f, "status %u\n", (unsigned)w->trace.status);
     if (w->trace.no_token)
         return 1;
+    cls_select(w, w->n);
     fprintf(f, "kept %u", (unsigned)w->n);
     for (uint32_t i = 0; i < w->n && i < 16; i++)
         fprintf(f, " %u", (unsigned)w->set[i]);

@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Proves that `clsample explain` reports of each stage what is worked out by hand, and the
-# distribution that `clsample sample` draws from. Needs no device, and gnuplot only for the
-# pictures. CLSAMPLE is the command's path.
+# distribution that `clsample sample` draws from. Needs no device. CLSAMPLE is the command's path.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
@@ -37,16 +36,13 @@ refused "--logits: this option is required" explain
 refused "nowhere.npy: cannot be opened: No such file or directory" explain --logits nowhere.npy
 no "--row: there is no row 2; the file has rows 0 to 1" --row 2
 no "--row: '-1'" --row -1
-no "--plot: it shows one row, but --rows selects 2" --rows 0,1 --plot x.png
 no "--top: 'x'" --top x
 no "unknown option '--tokens'" --tokens t.npy
+no "unknown option '--plot'" --plot x.svg
 no "--top-p" --top-p 2
 no "--chain: 'x' is neither a preset" --chain x
 no "--infill: this option requires" --infill
 no "f32.npy: not a llama2.c" --pieces f32.npy
-no "--plot: 'x.gif' must end with .png or .svg" --plot x.gif
-no "--plot: '.png' must end" --plot .png
-no "none/x.png: cannot be written: No such file or directory" --plot none/x.png
 
 # --------------------------------------------------------- stages, by hand
 
@@ -120,6 +116,10 @@ check "no list" explain --top 0
 is "no list" "$(grep -c '^    ' out)" 0
 check "all" explain --top 99
 is "all" "$(grep -c '^    #' out)" 4
+{ printf '\004\000\000\000'; for i in 1 2 3 4; do
+    printf "\000\000\000\000\006\000\000\000a'\`l\`\\"; done; } >pieces.bin
+check "pieces" explain --pieces pieces.bin --top-k 1 --top 1
+is "pieces" "$(grep -cF "    'a'\`l\`\\' " out)" 2
 check "no token" explain --row 1 --mask none.npy
 says "no token" '^no token: empty$' out
 check "a forced token" explain --force 3 --top-k 2
@@ -173,128 +173,5 @@ agrees --mask mask.npy --top-p 0.3
 agrees --temperature 0
 echo '[{},{},{},{"top_k":3,"samplers":["top_k","temperature"],"temperature":3},{},{},{},{}]' >p.json
 agrees --params p.json
-
-# ------------------------------------------------------------------- gnuplot
-
-with_path() { # PATH CHECK...
-    saved=$PATH PATH=$1
-    shift
-    "$@"
-    PATH=$saved
-}
-
-# Everything but gnuplot.
-mkdir bin fake
-for folder in $(echo "$PATH" | tr ':' ' '); do ln -s "$folder"/* bin/ 2>/dev/null; done
-rm -f bin/gnuplot
-echo kept >old.png
-printf '#!/bin/sh\nexit 3\n' >fake/gnuplot
-chmod +x fake/gnuplot
-listed() { find . -type f ! -name out ! -name err ! -name before ! -name after | sort; }
-listed >before
-with_path "$dir/bin" refused "--plot: gnuplot is not installed" explain --logits four.npy \
-    --plot new.png
-with_path "$dir/bin" refused "--plot: gnuplot is not installed" explain --logits four.npy \
-    --plot old.png
-is "what was there" "$(cat old.png)" kept
-with_path "$dir/fake:$PATH" refused "--plot: gnuplot failed with status 3" explain --logits \
-    f32.npy --plot new.png
-no "--plot: no token of row 1 is left" --row 1 --mask none.npy --plot new.png
-listed >after
-same "no files are left" before after
-# Nothing that gnuplot would run or trip over.
-printf '#!/bin/sh\ncat\n' >fake/gnuplot
-{ printf '\004\000\000\000'; for i in 1 2 3 4; do
-    printf "\000\000\000\000\006\000\000\000a'\`l\`\\\\"; done; } >pieces.bin
-with_path "$dir/fake:$PATH" check "commands" explain --pieces pieces.bin --top-k 2 \
-    --plot commands.svg
-{ cat commands.svg; echo more; } >longer.svg
-with_path "$dir/fake:$PATH" check "over a longer one" explain --pieces pieces.bin --top-k 2 \
-    --plot longer.svg
-same "nothing of it is left" commands.svg longer.svg
-says "labels" "^set label '1  '*\"*a\"\`l\`" commands.svg
-says "titles" "title 'top-k 2 (2 left)'" commands.svg
-says "curves" '^1 0.6622' commands.svg
-
-
-# The drawn token has a ring at its point and in the list, with its rank among what is left; ties go
-# by number.
-plotted() { # OPTIONS: the commands for a plot of row 0 of flat.npy
-    with_path "$dir/fake:$PATH" check "commands of $*" "$clsample" explain --logits flat.npy \
-        --json \
-        --plot commands.svg "$@"
-}
-npy flat.npy '<f4' '1, 1000'; head -c 4000 /dev/zero >>flat.npy
-for seed in 0 1 2; do
-    plotted --seed $seed
-    token=$(sed -n '2,6s/^ *"token": \([0-9]*\),*$/\1/p' out)
-    says "the drawn token" \
-        "^set label '   drawn: #$token' at graph 1.04,graph 0.61 .* pointtype 6 " commands.svg
-    says "its rank" "^set label '   rank $((token + 1)), 0.001' at graph 1.04,graph 0.55 " \
-        commands.svg
-    says "its point" "^set label '' at $((token + 1)),0.00100000005 front point pointtype 6 " \
-        commands.svg
-done
-plotted --allowed-id 3
-says "one token" "'-' with lines .* title 'logits (1000 left)'" commands.svg
-says "one token" "'-' with points .* title 'adjusted 1 allowed (1 left)'" commands.svg
-is "one token: lines" "$(grep -o ' with lines ' commands.svg | wc -l | tr -d ' ')" 1
-plotted --max-tokens 1 --output "$(ints one.npy '1, 1' 5; echo one.npy)"
-is "no token is drawn" "$(grep -c 'drawn\|pointtype 6' commands.svg)" 0
-# What is so unlikely that no curve shows it leaves one.
-plotted --temperature 0.005 --logit-bias 7:1
-says "one that can be seen" "'-' with points .* title 'temperature 0.005 (1000 left)'" commands.svg
-
-# Boxes about the texts of a picture, of letters 0.6 of their size wide: those that lie on one
-# another.
-overlapping() {
-    awk '/<g transform="translate/ { transform = $0 }
-        /<text/ {
-            if (transform ~ /rotate\(270\)/)
-                next
-            if (transform ~ /rotate/)
-                print "a rotated label"
-            text = $0
-            sub(/^[^>]*<text[^>]*>/, "", text)
-            sub(/<\/text>.*/, "", text)
-            gsub(/&[a-z]*;/, "x", text)
-            place = transform
-            sub(/.*translate\(/, "", place)
-            split(place, at, /[,)]/)
-            size = transform
-            sub(/.*font-size="/, "", size)
-            size += 0
-            width = 0.6 * size * length(text)
-            left = at[1] - (transform ~ /"middle"/ ? width / 2 : transform ~ /"end"/ ? width : 0)
-            n++
-            x0[n] = left; x1[n] = left + width; y0[n] = at[2] - 0.75 * size
-            y1[n] = at[2] + 0.2 * size; name[n] = text
-            for (i = 1; i < n; i++)
-                if (x0[i] < x1[n] && x0[n] < x1[i] && y0[i] < y1[n] && y0[n] < y1[i])
-                    print name[i] " and " name[n]
-        }' "$1"
-}
-
-if command -v gnuplot >/dev/null; then
-    check "a picture" explain --chain llama --top-k 3 --temperature 0.7 --pieces pieces.bin \
-        --plot plot.svg
-    says "a picture" '</svg>' plot.svg
-    says "a stage of it" 'top-k 3 (3 left)' plot.svg
-    is "labels on one another" "$(overlapping plot.svg)" ""
-    for options in "" "--allowed-id 3" \
-        "--logit-bias 5:9 --top-k 400 --top-p 0.99 --min-p 0.0001 --temperature 2"; do
-        # shellcheck disable=SC2086
-        check "a picture of a flat row, $options" "$clsample" explain --logits flat.npy $options \
-            --plot flat.svg
-        says "a picture of a flat row, $options" 'drawn: #[0-9]' flat.svg
-        is "labels on one another, $options" "$(overlapping flat.svg)" ""
-    done
-    check "greedy" "$clsample" explain --logits f32.npy --temperature 0 --plot plot.png
-    is "a PNG" "$(head -c 4 plot.png | tail -c 3)" PNG
-    check "over an old one" explain --plot old.png
-    is "over an old one" "$(head -c 4 old.png | tail -c 3)" PNG
-else
-    echo "no gnuplot: no pictures"
-fi
 
 finish

@@ -245,7 +245,44 @@ printf '%s\n' 'sampler vocab=2 slots=1' 'begin 0' step 'sampler vocab=1 slots=1'
 if [ "$devices" != host ]; then
     check "more shards than tokens" run text.run --device 0 --sides shards-2,shards-3,shards-5
     says "more shards than tokens" "^9 statements on 4 sides: all equal$" out
+    check "a device beside the host's sides" run text.run --device 0 --sides host-alone
+    says "a device beside the host's sides" "^9 statements on 3 sides: all equal$" out
 fi
+# What is compiled: what the statements need, or what the text names. Folders without programs are
+# of devices that give none.
+few='step slots=0 outputs=logprobs
+step slots=0 mask=random:1'
+programs_of() { # SAMPLER: runs a text, and counts the programs that are compiled
+    rm -rf programs
+    mkdir programs
+    printf '%s\n' "$1" 'begin 0-2 prompt=1,2,3,2,3 temperature=0' 'force 0-2 ids=4,5' step \
+        'rollback 1 count=1' 'copy 0 from=1' "$few" >text.run
+    run_quietly run text.run --device 0 --whole --cache-dir programs
+    count=$(find programs -type f | wc -l)
+}
+if [ "$devices" != host ]; then
+    programs_of "$small"
+    is "programs that the statements need: exit" "$code" 0
+    says "programs that the statements need" "^8 statements on 2 sides: all equal$" out
+    is "programs that the statements need: at most 20 of them" "$((count <= 20 ? 0 : count))" 0
+    programs_of "$small dtypes=f32 features=shortlist,forced,state,logprobs"
+    is "programs without masks: exit" "$code" 1
+    says "programs without masks" "^text.run: device: refusal was written, and tokens on the" out
+fi
+exits 2 "a device that is not there" run text.run --device 99 --sides host-alone
+
+# A side, like each word of a list, is known, or the sentence says which one may be meant.
+no_side() { # SIDES WORD MEANT
+    exits 2 "--sides $1" run text.run --sides "$1"
+    says "--sides $1" "^clsample: --sides: '$2' is not one of device|each|.*|all$3$" err
+}
+no_side nonsense nonsense ''
+no_side hostalone hostalone '; did you mean host-alone?'
+no_side host-each,shard-2 shard-2 '; did you mean shards-2?'
+no_side host-each, '' ''
+no_side device:5 device:5 '; did you mean device?'
+check "a side twice" run text.run --sides host-alone,host-alone
+says "a side twice" "^[0-9]* statements on 2 sides: all equal$" out
 
 # -------------------------------------------------------------------- exit 2
 
@@ -301,6 +338,64 @@ wrong "bad.run: line 2: the file has 2 rows of 4 logits for 1 rows of 40$" "$sma
 step rows=1 logits=file:four.npy"
 wrong "bad.run: line 2: sampler does not know 'wide'; it knows: " "$small
 sampler vocab=40 wide=1"
+# A grammar by its transitions.
+wrong "bad.run: line 2: state 0: 2000 is not a token of a vocabulary of 40$" "$small
+grammar g of=2000:0"
+wrong "bad.run: line 2: final: 7 is not a state$" "$small
+grammar g of=3:0 final=7 end=1"
+
+# Lists of words, and of numbers.
+wrong "bad.run: line 2: leave: no side's name begins with 'hots'$" "$small
+leave host-alone,hots"
+wrong "bad.run: line 2: features: 'verfy' is unknown; did you mean verify?$" "$small
+random features=params,verfy"
+wrong "bad.run: line 2: without: '' is unknown$" "$small
+random without=params,"
+wrong "bad.run: line 2: often: 'top_kk' is unknown; did you mean top_k?$" "$small
+random often=top_p,top_kk"
+wrong "bad.run: line 2: features: 'shortlst' is unknown; did you mean shortlist?$" "$small
+compile features=shortlst"
+wrong "bad.run: line 1: dtypes: '' is unknown$" "sampler vocab=40 dtypes=f32,"
+wrong "bad.run: line 2: outputs: 'logprob' is unknown; .*; did you mean logprobs?$" "$small
+step outputs=logprob"
+wrong "bad.run: line 2: outputs: '' is unknown; " "$small
+step outputs=logprobs,"
+wrong "bad.run: line 2: prompt: ',' follows a number$" "$small
+begin 0 prompt=1,2,"
+
+# Counts that no sampler, call or text has are refused, and not because there is no memory.
+most=4294967295
+wrong "bad.run: line 2: the sampler has vocab=0; for random calls it must be 1 to 1048576$" \
+    "sampler vocab=0
+random calls=3 seed=4 often=logit_bias"
+wrong "bad.run: line 2: the sampler has vocab=0; for random calls it must be 1 to 1048576$" \
+    "sampler slots=2
+random calls=3 seed=4 often=logit_bias"
+wrong "bad.run: line 2: the sampler has slots=$most; for random calls it must be 1 to 16777216$" \
+    "sampler vocab=40 slots=$most rows=2
+random"
+wrong "bad.run: line 2: the sampler has rows=0; for random calls it must be 1 to 65535$" \
+    "sampler vocab=40 slots=2 rows=0
+random"
+wrong "bad.run: line 2: the sampler has max_rollback=$most; for random calls .* 0 to 16384$" \
+    "sampler vocab=40 max_rollback=$most
+random"
+wrong "bad.run: line 1: slots=4294967298 does not fit 32 bits$" "sampler vocab=40 slots=4294967298"
+wrong "bad.run: line 2: rows=4294967297 does not fit 32 bits$" "$small
+step rows=4294967297"
+wrong "bad.run: line 2: status=buffer:18446744073709551615 is larger than 16777216 bytes$" "$small
+step status=buffer:18446744073709551615"
+wrong "bad.run: line 2: drafts: 1 rows of 314572800 elements are too many$" "$small rows=300
+draft ids_request_stride=1048576 requests=300"
+wrong "$most rows of 40 elements are too many$" "$small
+step bias=tokens:1 bias_rows=$most"
+wrong "bad.run: line 2: set.ids: 1 rows of $most elements are too many$" "$small
+step slots=0 outputs=packed:$most"
+expects "counts that the library refuses" "sampler vocab=40 slots=$most rows=2 -> refused slot_count
+$small
+draft slots=0 k=$most -> refused call->k is $most
+draft requests=$most -> refused call->requests is $most
+step rows=$most -> refused step->rows is $most"
 wrong "bad.run: the text is cut short: its last line is not \"end\"$" "version 1
 $small"
 wrong "bad.run: the text has no statements$" "# nothing"

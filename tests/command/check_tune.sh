@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Proves the output, the sentences and the exit statuses of `clsample bench --tune`: that it tries
 # shapes, obeys --seconds, and finds wrong tokens, which a library in front of the real one makes;
-# and that `clsample bench` shows goals only where they apply, counts what shards exchange, and
-# times starts. CLSAMPLE is the command's path. Exits 77 if there is no device.
+# and that `clsample bench` measures the host, shows goals only where they apply, counts what shards
+# exchange, and times starts. CLSAMPLE is the command's path. Exits 77 if there is no device.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
@@ -18,6 +18,21 @@ refused "--seconds: '-1' is not an integer" bench --tune --seconds -1
 refused "--tune: --case has no meaning with it" bench --tune --case topk
 refused "--tune: --vector has no meaning with it" bench --tune --vector 4
 refused "--seconds: it is only for --tune" bench --seconds 3
+refused "--tune: it needs a device, not the host" bench --tune --device host
+refused "--shards: it needs a device, not the host" bench --shards 2 --device host
+refused "--case: verify is not measured on the host" bench --case verify --device host
+refused "--host-threads: it is only for --device host" bench --host-threads 2
+refused "options->host_threads is 257; it must be at most 256" \
+    bench --device host --host-threads 257 --case topk
+
+# -------------------------------------------------------------------- on the host
+host() { "$clsample" bench --device host --host-threads 2 --batch 3 --vocab 1500 --runs 3 "$@"; }
+exits 0 "the host" host
+is "the host: cases" "$(grep -c '^[a-z_0-9]*  *[0-9.]*  *[0-9.]*  *-  *[0-9.]*  *0.0  *0$' out)" 26
+says "the host" '^\[3, 1500\] float32; floor: a read by one thread$' out
+exits 0 "the host, JSON" host --case kept --dtype f16 --json
+says "the host, JSON" '^    "launches": 0,$' out
+
 needs_device
 refused "there is no device 99" bench --tune --device 99
 

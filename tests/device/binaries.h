@@ -21,6 +21,10 @@ cls_context_options plain_options(void);
 /* Fails unless rows with ordinary random requests give the reference's tokens. */
 void check_tokens(device *d, cls_context *context);
 
+/* Whether the driver must not be asked for compiled programs: then it is shown that the library
+ * does not, and the test is left out. */
+int gives_none(device *d);
+
 /* The programs that these rows need. */
 enum { PROGRAMS = 4 };
 extern const char *const binaries_programs[PROGRAMS];

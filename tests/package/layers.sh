@@ -4,7 +4,8 @@
 # those before it in the lists below. Includes are read from the sources, and calls from the
 # objects of the build, since a public function needs no private header.
 #
-# The reference has three layers: its set of tokens (set.c), its stages, and what runs them.
+# The host's sampling has three layers: its set of tokens (select.c, set.c), its stages, and what
+# runs them.
 # Within a folder of lib/, too, no files call each other in a circle.
 #
 #     sh tests/package/layers.sh [BUILD]     (the source's root is the current folder or $srcdir)
@@ -14,7 +15,7 @@ export LC_ALL
 build=${1-.} top=${srcdir-.}
 # lib/head and lib/mpi are libraries of their own, which portable.sh checks.
 cl='core row stages draw kernels'
-lib='base device programs queue request set stages reference sampler step shard selftest'
+lib='base device programs queue request set stages host sampler step shard selftest'
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -38,8 +39,8 @@ symbols() {
         awk -v top="$build/lib/" '{
         path = substr($0, length(top) + 1)
         folder = path ~ /^([.]libs|[^\/]*:)/ ? "top" : path
-        sub(/^reference\/stages\//, "stages/", folder)
-        if (folder ~ /^reference\/([.]libs\/)?[^\/]*-set[.]o/)
+        sub(/^host\/stages\//, "stages/", folder)
+        if (folder ~ /^host\/([.]libs\/)?[^\/]*-(set|select)[.]o/)
             folder = "set"
         sub(/\/.*/, "", folder)
         if ($(NF - 1) == "U")

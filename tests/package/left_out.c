@@ -95,6 +95,30 @@ int main(void)
     outputs.kept_set.capacity = 8;
     ask("OUTPUTS", "kept_set", cls_sample(sampler, queue, &step, 0, NULL, NULL));
     clFinish(queue);
+    if (cls_context_create_host(NULL, &other) == CLS_OK) { /* without a device, too */
+        static float probs[VOCAB];
+        static int32_t ids[8];
+        cls_sampler *on_host = NULL;
+        o.features = 0;
+        if (cls_sampler_create(other, &o, &on_host) != CLS_OK)
+            return 1;
+        cls_step_init(&step);
+        cls_outputs_init(&outputs);
+        step.rows = 1;
+        step.outputs = &outputs;
+        step.logits.values =
+            (cls_buffer){.pointer = zeros, .size = sizeof zeros, .kind = CLS_BUFFER_HOST};
+        outputs.probs =
+            (cls_buffer){.pointer = probs, .size = sizeof probs, .kind = CLS_BUFFER_HOST};
+        ask("OUTPUTS", "probs of the host", cls_sample(on_host, NULL, &step, 0, NULL, NULL));
+        outputs.probs = (cls_buffer){.buffer = NULL};
+        outputs.kept_set.capacity = 8;
+        outputs.kept_set.ids =
+            (cls_buffer){.pointer = ids, .size = sizeof ids, .kind = CLS_BUFFER_HOST};
+        ask("OUTPUTS", "kept_set of the host", cls_sample(on_host, NULL, &step, 0, NULL, NULL));
+        cls_sampler_destroy(on_host);
+        cls_context_destroy(other);
+    }
 
     cls_grammar *grammar = (cls_grammar *)&grammar;
     cls_shard *shard = (cls_shard *)&shard;

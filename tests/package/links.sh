@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Proves that the pages refer to each other by links that lead somewhere. A page's name is a link,
 # [doc/porting.md], whose place stands at the end of the page. Each place exists, is the one that
-# the name says, and is used. Headings that a page links to exist, and so do pictures.
+# the name says, and is used. Headings that a page links to exist, and so do pictures. Sections of
+# other pages that a page names, such as [doc/porting.md], "Android", exist.
 srcdir=$(cd "${srcdir-.}" && pwd)
 . "$srcdir/tests/support/checks.sh"
 cd "$srcdir" || exit 99
@@ -70,6 +71,18 @@ for page in $pages; do
     }' "$page" >"$dir/found"
     grep '^[^0-9]' "$dir/found" && no_ "$page"
     passed=$((passed + $(tail -n 1 "$dir/found")))
+done
+named='\[[a-z/]*\.md\]\(,\| (\) *"[^"]*"'
+for page in $pages; do
+    tr '\n' ' ' <"$page" | grep -o "$named" >"$dir/found"
+    while read -r found; do
+        other=${found#[} section=${found#*\"}
+        other=${other%%]*} section=${section%\"}
+        if grep -qxF -e "# $section" -e "## $section" -e "### $section" "$other" ||
+            grep -qF -e "**$section.**" -e "**$section**" "$other"; then yes_; else
+            no_ "$page names \"$section\" of $other, which has no such section"
+        fi
+    done <"$dir/found"
 done
 if [ "$passed" -gt 40 ]; then yes_; else no_ "there are only $passed links"; fi
 finish

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that the libraries call nothing but C11's library, a lock and a clock of POSIX or Windows,
-# what opens a file of POSIX without waiting for a pipe, and what finds OpenCL's functions, of which
-# they link none; and nothing of C11 that prints, exits or reads the environment: every undefined
-# name of libclsample.a and libclsample-head.a is in a table here. libclsample-head.a also uses
-# libclsample.a's names and CLBlast's, and libclsample-mpi.a uses those and MPI's, where it was
-# built.
+# Proves that the libraries call nothing but C11's library, a lock, threads and a clock of POSIX or
+# Windows, what asks whether a path is a folder, what opens a file of POSIX without waiting for a
+# pipe, and what finds OpenCL's functions, of which they link none; and nothing of C11 that prints,
+# exits or reads the environment: every undefined name of libclsample.a and libclsample-head.a is in
+# a table here. libclsample-head.a also uses libclsample.a's names and CLBlast's, and libclsample-
+# mpi.a uses those and MPI's, where it was built.
 core=.libs/libclsample.a head=.libs/libclsample-head.a mpi=.libs/libclsample-mpi.a
 if [ ! -f "$core" ] || [ ! -f "$head" ]; then
     echo "no static libraries here"
@@ -22,10 +22,13 @@ c11='
 # C11's threads.h is missing on macOS and in older C libraries. lib/programs/cache.c opens files.
 posix='
     clock_gettime pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock
-    close fdopen fopen64 fstat fstat64 __fxstat __fxstat64 open open64 dlopen dlsym'
+    pthread_create pthread_join sysconf getpid
+    close fdopen fopen64 fstat fstat64 __fxstat __fxstat64 open open64 dlopen dlsym
+    access stat stat64 __xstat __xstat64'
 windows='
     AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive
-    GetProcAddress LoadLibraryA
+    CloseHandle CreateThread GetSystemInfo WaitForSingleObject
+    GetProcAddress LoadLibraryA stat _stat64 _stat64i32
     QueryPerformanceCounter QueryPerformanceFrequency'
 
 # What compilers and C libraries call these by, and what compilers call by
@@ -60,7 +63,7 @@ check() { # LIBRARY PATTERN: what it leaves to others is in a table, or matches
     done)
     if [ -z "$names" ] || [ -n "$foreign" ]; then
         echo "$1: neither C11's (without what prints, exits or reads the environment)," \
-            "nor a lock's, nor what finds OpenCL:"
+            "nor a lock's or threads', nor what finds OpenCL:"
         echo "${foreign:-it has no names}"
         failed=$((failed + 1))
     else

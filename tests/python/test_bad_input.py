@@ -2,13 +2,15 @@
 """Proves that wrong arguments raise an exception that names the argument."""
 
 import gc
+import itertools
+import re
 import weakref
 
 import numpy as np
 import pytest
 
 import clsample
-from conftest import HOST, VOCAB, opened
+from conftest import HOST, VOCAB, ended, opened
 
 MASKED = np.ma.masked_array([1, 2], [False, True])
 PARAMS = [
@@ -109,6 +111,10 @@ def test_arguments_of_a_step(sampler, logits):
             ({"draws": [0.5]}, TypeError, "draws must have integers"),
             ({"draws": device(row[0, :1])}, TypeError, "draws (has elements of float32|must have)"),
             ({"random_bits": [1, 2]}, ValueError, "random_bits has the shape"),
+            ({"random_bits": [1, 2**64]}, ValueError, "random_bits has 184467440737.*, which"),
+            ({"random_bits": [-1, 2**63]}, ValueError, "random_bits has -1, which is not from 0"),
+            ({"random_bits": [1.0, 2**63]}, TypeError, "have integers; its elements are float64"),
+            ({"draws": [1, 2**63]}, ValueError, "draws has 9223372036854775808, which is not from"),
             ({"random_bits": []}, ValueError, r"random_bits has the shape \(0,\), and so no"),
             ({"random_bits": device(np.zeros(1, np.float32))}, TypeError, "random_bits (has|must)"),
             ({"invalid_token": 2**31}, ValueError, "invalid_token is"),
@@ -365,3 +371,31 @@ def test_what_needs_no_sampler(logits):
 def test_each_status_has_an_exception():
     kinds = {kind.status for kind in clsample.Error.__subclasses__()}
     assert set(clsample.Status) <= kinds | {clsample.Status.OK}
+
+
+def test_swapped_arguments(context):
+    """The message says the order, whatever the other arguments are."""
+    rows, lists = np.zeros((4, 100), np.float32), [[1], [2]]
+    with context.sampler(100, 4, features=["verify"]) as sampler:
+        requests = [sampler.begin(seed=seed) for seed in range(2)]
+        for order, call, right in (
+            ("sample(logits, requests)", sampler.sample, (rows[:2], requests)),
+            ("sample(logits, requests)", sampler.sample, (rows[0], requests[0])),
+            ("sample(logits, requests)", sampler.sample, (context.to_device(rows[:2]), requests)),
+            ("accept(tokens, requests)", sampler.accept, ([1, 2], requests)),
+            ("accept(tokens, requests)", sampler.accept, (np.array([1, 2], np.int32), requests)),
+            ("draft(requests, k)", sampler.draft, (requests, 2)),
+            ("verify(logits, drafts, requests)", sampler.verify, (rows, lists, requests)),
+            (
+                "verify(logits, drafts, requests)",
+                sampler.verify,
+                (rows, np.array(lists, np.int32), requests),
+            ),
+        ):
+            for wrong in itertools.permutations(right):
+                if any(a is not b for a, b in zip(wrong, right)):
+                    with pytest.raises((TypeError, ValueError), match=re.escape(order)):
+                        call(*wrong)
+        ended(*requests)
+    with pytest.raises(TypeError, match=r"order is draw\(ids, logits\)"):
+        clsample.draw(rows[0], [1, 2])

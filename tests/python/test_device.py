@@ -91,10 +91,12 @@ def test_maps(sampler, logits):
     with sampler.begin(seed=3) as a, sampler.begin(seed=4) as b:
         slots = sampler.context.to_device(np.array([b.slot, a.slot], np.int32))
         both = dict(positions=[5, 5], draws=[0, 9], defer_accept=True)
+        drawn = [(r, dict(random_bits=bits[[r]])) for r in range(2)]
         for requests, more, wanted in (
             ([a, b], dict(logits_map=[3, 0]), [(3, dict(seed=3)), (0, dict(seed=4))]),
             ([a, a], both, [(r, dict(seed=3, position=5, draws=[9 * r])) for r in range(2)]),
-            ([a, b], dict(random_bits=bits), [(r, dict(random_bits=bits[[r]])) for r in range(2)]),
+            ([a, b], dict(random_bits=bits), drawn),
+            ([a, b], dict(random_bits=bits.tolist()), drawn),
             (slots, dict(positions=[1, 1]), [(r, dict(seed=4 - r, position=1)) for r in range(2)]),
         ):
             rows = logits if "logits_map" in more else logits[:2]

@@ -33,7 +33,7 @@ def test_readme(device, page):
     lines = re.search(r"(\n    import clsample.*?)\n\n(?=\S)", text, re.S)[1].splitlines()
     code = "\n".join(line[4:] for line in lines)
     assert len([line for line in lines if line.strip()]) == 5
-    outs = [run("-c", code), run("-c", code.replace("progress=print", "'host'"))]
+    outs = [run("-c", code.replace('"host"', "progress=print")), run("-c", code)]
     # On the device the programs that are compiled come first.
     assert re.fullmatch(r"([a-z-]+ \d+ \d+\n)*\[ *\d+ +\d+\]\n", outs[0])
     assert outs[0].splitlines()[-1] == outs[1].strip()
@@ -54,6 +54,18 @@ def test_buffer(device, cl):
     lines = dict(line.split(":") for line in out.splitlines())
     assert lines["tokens of one call"].split() == lines["tokens of the last step"].split(), out
     assert len(lines["mean token of each row"].split()) == 4
+
+
+def test_drafts(device):
+    """On the device and, where it cannot be opened, on the host: the same number of steps."""
+    path = SOURCE / "examples" / "python" / "drafts.py"
+    out = run(path)
+    lines = re.findall(r"(.*): 3 of 3 texts are the same, (\d+) steps for (\d+) tokens\n", out)
+    assert [name for name, _, _ in lines] == ["n-grams of the text", "a smaller model"], out
+    for _, steps, tokens in lines:
+        assert int(steps) < 0.6 * int(tokens), out
+    code = "import sys, runpy; sys.modules['pyopencl'] = None; "
+    assert run("-c", f"{code}runpy.run_path({str(path)!r}, run_name='__main__')") == out
 
 
 def test_guided(device):

@@ -20,7 +20,7 @@ WORDS = {b"a": 0, b"b": 1, b"ab": 2, b"ba": 3, b"c": 4, b"bc": 5}
 def small(**more):
     """a b* c, and the end."""
     return Grammar({"s": {0: "t"}, "t": {1: "t", 4: "u"}, "u": {}},
-                   start="s", final=["u"], end_ids=[END], vocab=10, **more)
+                   start="s", final_states=["u"], end_ids=[END], vocab=10, **more)
 
 
 def allowed(grammar, state):
@@ -41,12 +41,12 @@ def test_states_have_their_ids():
 
 def test_forms_of_transitions_are_one_grammar():
     dicts = small()
-    lists = Grammar([{0: 1}, {4: 2, 1: 1}, {}], final=[2], end_ids=[END], vocab=10)
+    lists = Grammar([{0: 1}, {4: 2, 1: 1}, {}], final_states=[2], end_ids=[END], vocab=10)
     arrays = Grammar(
-        (np.array([0, 1, 3, 3]), [0, 1, 4], [1, 1, 2]), final=[2], end_ids=[END], vocab=10
+        (np.array([0, 1, 3, 3]), [0, 1, 4], [1, 1, 2]), final_states=[2], end_ids=[END], vocab=10
     )
     assert dicts.info.digest == lists.info.digest == arrays.info.digest
-    other = Grammar([{0: 1}, {4: 2, 1: 0}, {}], final=[2], end_ids=[END], vocab=10)
+    other = Grammar([{0: 1}, {4: 2, 1: 0}, {}], final_states=[2], end_ids=[END], vocab=10)
     assert other.info.digest != dicts.info.digest
 
 
@@ -60,8 +60,8 @@ def test_forms_of_transitions_are_one_grammar():
         (lambda: Grammar(3, vocab=10), TypeError, "not int"),
         (lambda: Grammar([{0: 0}], vocab=10, start=2), ValueError, "start must be 0"),
         (lambda: Grammar({0: {0: 0}}, vocab=10, start=2), ValueError, "start is 2"),
-        (lambda: Grammar([{0: 0}], vocab=10, final=[1], end_ids=[1]), ValueError, "final"),
-        (lambda: Grammar([{0: 0}], vocab=10, final=[0]), clsample.BadArgument, "end"),
+        (lambda: Grammar([{0: 0}], vocab=10, final_states=[1], end_ids=[1]), ValueError, "final"),
+        (lambda: Grammar([{0: 0}], vocab=10, final_states=[0]), clsample.BadArgument, "end"),
         (lambda: Grammar(([0, 1], [0, 1], [0]), vocab=10), ValueError, "offsets"),
         (lambda: Grammar([{0.5: 0}], vocab=10), TypeError, "integers"),
         (lambda: small(max_bytes=10), clsample.BadArgument, "max_bytes"),
@@ -148,7 +148,7 @@ class Tokens:
     """What llguidance asks of a tokenizer."""
 
     eos_token_id, bos_token_id, special_token_ids = END, None, [8, END]
-    tokens = [*WORDS, b"x", b"y", b"<t>", b"</s>", b"a", b"<", b"t", b">"]
+    tokens = [*WORDS, b"x", b"y", b"<t>", b"</s>", b"a", b"<", b"t", b">", b"a", b"ab"]
 
     def __call__(self, text):
         return [self.tokens.index(bytes([byte])) for byte in text.encode()]
@@ -209,6 +209,16 @@ EXACT = [
     'start: some "x"\nsome[max_tokens=2]: /[ab]*/',
     'start: some "x"\nsome[max_tokens=3]: /[ab]*/',
     'start: "ab" /[ab]{0,2}/ (<t> /[ab]{0,1}/) | <[0]> /[ab]{0,1}/',
+    # Three tokens of the same bytes, of which one goes on differently, at once or later.
+    'start: <[10]> "x" | <[0]> "y" | <[14]> "y"',
+    'start: <[10]> "bx" | <[0]> "by" | <[14]> "by"',
+    'start: <[10]> "by" | <[0]> "bx" | <[14]> "by"',
+    'start: <[10]> "by" | <[0]> "by" | <[14]> "bx"',
+    'start: <[10]> "bcbcx" | <[0]> "bcbcy" | <[14]> "bcbcy"',
+    'start: "c" (<[10]> "bbx" | <[0]> "bby" | <[14]> "bby") | "cabby"',
+    # Two, beside shorter tokens of the same text.
+    'start: <[15]> "bx" | <[2]> "by" | "a" "bby"',
+    'start: <[2]> "bx" | <[15]> "by" | "a" "bby"',
 ]
 
 
@@ -219,6 +229,60 @@ def test_the_language_is_the_matchers(guidance, lark, special):
     wanted = texts_of_matcher(guidance(lark))
     assert len(wanted) > 1
     assert texts_of(from_guidance(guidance(lark), special)) == wanted
+
+
+class Listed:
+    """A matcher of a list of sequences of ids, with the names of llguidance's."""
+
+    def __init__(self, sequences, text=()):
+        self.sequences, self.text = sequences, text
+
+    def deep_copy(self):
+        return Listed(self.sequences, self.text)
+
+    def following(self):
+        count = len(self.text)
+        return {one[count] for one in self.sequences if one[:count] == self.text != one}
+
+    def compute_bitmask(self):
+        bits = np.zeros(16, np.uint8)
+        bits[sorted(self.following())] = 1
+        return np.packbits(bits, bitorder="little").tobytes()
+
+    def is_error(self):
+        return False
+
+    def is_stopped(self):
+        return self.following() == {END}
+
+    def consume_token(self, token):
+        self.text += (token,)
+        return True
+
+    def stop_reason(self):
+        return "EndOfSentence" if self.text[-1:] == (END,) else "NotStopped"
+
+
+def ways(text):
+    """All sequences of the ids of WORDS that write a text."""
+    if not text:
+        return [()]
+    begun = [(token, word) for word, token in WORDS.items() if text.startswith(word)]
+    return [(token, *more) for token, word in begun for more in ways(text[len(word) :])]
+
+
+@pytest.mark.parametrize("head, odd", [(head, odd) for head in (b"abc", b"abab", b"babc")
+                                       for odd in range(len(ways(head)))])
+def test_one_way_to_write_a_text_goes_on_differently(head, odd):
+    """Three tokens later: by x, where all others go on by y."""
+    sequences = {
+        (*way, *more, 6 if number == odd else 7, END)
+        for number, way in enumerate(ways(head))
+        for more in ways(b"cab")
+    }
+    tokens = [*WORDS, b"x", b"y", b"", b"</s>"]
+    grammar = Grammar.from_matcher(Listed(sequences), tokens, end_ids=[END])
+    assert texts_of(grammar) == {one[:-1] for one in sequences}
 
 
 @pytest.mark.parametrize(

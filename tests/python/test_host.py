@@ -17,7 +17,7 @@ SMALL = 300
 LOOSE = ("probs", "kept_mass", "entropy", "kept.probs")  # whose last bit may differ
 GRAMMAR = clsample.Grammar(
     [{token: token % 3 for token in range(1 + state, SMALL, 2)} for state in range(3)],
-    final=[1],
+    final_states=[1],
     end_ids=[0],
     vocab=SMALL,
 )

@@ -38,7 +38,7 @@ def test_a_dict(context):
 
 def test_a_grammar(context):
     """It is of its own vocabulary, whose ids the other parameters must have."""
-    grammar = clsample.Grammar([{5: 1}, {}], final=[1], end_ids=[2], vocab=100)
+    grammar = clsample.Grammar([{5: 1}, {}], final_states=[1], end_ids=[2], vocab=100)
     for read in (
         Params,
         lambda **more: Params.from_generation_config({"do_sample": True}, **more),
@@ -78,8 +78,11 @@ GENERATION = [
         {"temperature": 0, "logit_bias": [(7, -math.inf), (8, 1.5)]},
     ),
     (
-        {"max_new_tokens": 9, "min_new_tokens": 3, "no_repeat_ngram_size": 4},
-        {"temperature": 0, "max_tokens": 9, "min_tokens": 3, "no_repeat_ngram": 4},
+        {"max_new_tokens": 9, "min_new_tokens": 3, "no_repeat_ngram_size": 4, "eos_token_id": 2},
+        {
+            **{"temperature": 0, "max_tokens": 9, "min_tokens": 3, "no_repeat_ngram": 4},
+            "stop_ids": [2],
+        },
     ),
     ({"num_beams": 1, "epsilon_cutoff": 0.0, "guidance_scale": None}, {"temperature": 0}),
 ]
@@ -99,8 +102,9 @@ VLLM = [
     ({"stop_token_ids": [3], "min_tokens": 2}, {"chain": "vllm", "stop_ids": [3], "min_tokens": 2}),
     (
         {"bad_words": ["a"], "_bad_words_token_ids": [[3, 4]], "_eos_token_id": 2},
-        {"chain": "vllm", "bad_words": [[3, 4]]},
+        {"chain": "vllm", "bad_words": [[3, 4]], "stop_ids": [2]},
     ),
+    ({"thinking_token_budget": -1, "min_tokens": 0}, {"chain": "vllm", "min_tokens": 0}),
     (
         {"repetition_detection": dict(min_count=4, min_pattern_size=0, max_pattern_size=9)},
         {"chain": "vllm", "loop_repeats": 4, "loop_min": 1, "loop_max": 9},
@@ -234,11 +238,6 @@ def test_objects():
         "seed": 3,
         "stop_ids": [2, 9],
     }
-    ended = {"stop_token_ids": [5], "_all_stop_token_ids": {2, 5}, "ignore_eos": True}
-    with pytest.warns(UserWarning, match="ignore_eos = True"):
-        assert Params.from_vllm(ended) == {"chain": "vllm", "stop_ids": [5]}
-    with pytest.raises(ValueError, match=r"min_tokens = 3 is not converted: it bans \[2\]"):
-        Params.from_vllm({**ended, "min_tokens": 3})
     for read in (Params.from_generation_config, Params.from_vllm, Params.from_openai):
         with pytest.raises(TypeError, match="must be a dict or an object of them, not int"):
             read(5)
@@ -258,6 +257,130 @@ def test_their_objects():
     table, _ = SYSTEMS["Hugging Face Transformers"]
     known = {*table.rules, *table.refused, *table.left, *table.unused, "do_sample"}
     assert {name for name in vars(config) if not name.startswith("_")} <= known
+
+
+# Values that other systems refuse, or do what clsample could not do: what is said of each.
+# Parameters besides it are of the same source.
+WALKED_VLLM = [
+    ({"temperature": -1}, "temperature is -1"),
+    ({"temperature": True}, "temperature = True: it must be a number"),
+    ({"top_p": 1.5}, "top_p is 1.5"),
+    ({"top_k": 1.5}, "top_k must be an integer"),
+    ({"top_k": -5}, "top_k = -5: it must be -1 or 0, which are off, or more"),
+    ({"top_k": True}, "top_k = True: it must be a number"),
+    ({"min_p": -1}, "min_p is -1"),
+    ({"repetition_penalty": 0}, "repetition_penalty is 0"),
+    ({"presence_penalty": math.inf}, "presence_penalty is inf"),
+    ({"frequency_penalty": math.nan}, "frequency_penalty is nan"),
+    ({"max_tokens": 0}, "max_tokens = 0: it must be 1 or more"),
+    ({"max_tokens": True}, "max_tokens = True: it must be a number"),
+    ({"seed": -5}, "seed is -5"),
+    ({"logit_bias": {3: math.inf}}, r"logit_bias\[0\].bias is inf"),
+    ({"allowed_token_ids": [-1]}, r"allowed_ids\[0\] is -1"),
+    ({"bad_words": ["a"]}, "bad_words = .*the tokenizer converts words"),
+    ({"_bad_words_token_ids": [[]]}, "bad_words"),
+    ({"stop_token_ids": [-1]}, r"stop_ids\[0\] is -1"),
+    ({"_all_stop_token_ids": {-1}}, r"stop_ids\[0\] is -1"),
+    ({"_eos_token_id": -1}, r"stop_ids\[0\] is -1"),
+    ({"min_tokens": -1}, "min_tokens is -1"),
+    ({"min_tokens": 3}, "min_tokens = 3 .* there are no stop ids that it could ban.*ignore=.'min_"),
+    ({"min_tokens": 3, "stop_token_ids": []}, "there are no stop ids that it could ban"),
+    ({"min_tokens": 5, "max_tokens": 4, "stop_token_ids": [2]}, "min_tokens = 5 .* max_tokens = 4"),
+    ({"min_tokens": 3, "ignore_eos": True, "stop_token_ids": [5]}, "min_tokens = 3 .*ignore_eos"),
+    (
+        {"min_tokens": 3, "ignore_eos": True, "_all_stop_token_ids": {2}, "_eos_token_id": 2},
+        "min_tokens = 3 is not converted: with ignore_eos it also bans the end",
+    ),
+    ({"thinking_token_budget": 0}, "thinking_token_budget = 0 .* thinking_forced.* is empty"),
+    ({"thinking_token_budget": 5}, "thinking_budget is set, but .*thinking_forced"),
+    ({"thinking_token_budget": -2}, "thinking_budget is -2"),
+    ({"post_thinking": {"seed": 3}}, "post_thinking = .* 'seed' is not by phase"),
+    ({"post_thinking": {"top_k": 3}}, "post_thinking is set, but .*thinking_start"),
+    ({"repetition_detection": {"max_pattern_size": 5}}, "its min_count is 0; it must be 2 or"),
+    ({"repetition_detection": {"max_pattern_size": -5, "min_count": 2}}, "a number below 0"),
+    (
+        {"repetition_detection": dict(min_count=2, min_pattern_size=3, max_pattern_size=2)},
+        "loop_min is 3",
+    ),
+]
+WALKED = {
+    "vLLM": WALKED_VLLM,
+    "OpenAI": [
+        *WALKED_VLLM,
+        ({"max_completion_tokens": 0}, "max_completion_tokens = 0: it must be 1 or more"),
+        ({"max_output_tokens": -1}, "max_tokens is -1"),
+    ],
+    "Hugging Face Transformers": [
+        ({"do_sample": 1}, "do_sample must be True or False"),
+        ({"do_sample": True, "temperature": -1}, "temperature is -1"),
+        ({"top_k": -2}, "top_k = -2: it must be -1 or 0"),
+        ({"top_p": 2}, "top_p is 2"),
+        ({"min_p": 2}, "min_p is 2"),
+        ({"typical_p": 2}, "typical_p is 2"),
+        ({"repetition_penalty": 0}, "repetition_penalty is 0"),
+        ({"no_repeat_ngram_size": 20000}, "no_repeat_ngram is 20000"),
+        ({"bad_words_ids": [[]]}, "bad_words"),
+        ({"sequence_bias": {(1, 2): 1.0}}, "several tokens"),
+        ({"suppress_tokens": [-1]}, r"logit_bias\[0\].id is -1"),
+        ({"eos_token_id": -1}, r"stop_ids\[0\] is -1"),
+        ({"max_new_tokens": 0}, "max_new_tokens = 0: it must be 1 or more"),
+        ({"min_new_tokens": -1, "eos_token_id": 2}, "min_tokens is -1"),
+        (
+            {"min_new_tokens": 5, "max_new_tokens": 4, "eos_token_id": 2},
+            "min_new_tokens = 5 .* max_tokens = 4; ignore=.'min_new_tokens'",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "system, given, words", [(system, *one) for system, rows in WALKED.items() for one in rows]
+)
+def test_what_cannot_be_honoured_is_refused(system, given, words):
+    """test_refused_left_and_unused() has the names that are not converted."""
+    table, read = SYSTEMS[system]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((TypeError, ValueError), match=re.escape(table.call) + ".*" + words):
+            read(given)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_each_name_is_walked(system):
+    walked = {name for given, _ in WALKED[system] for name in given}
+    assert set(SYSTEMS[system][0].rules) <= walked
+
+
+def test_parameters_with_an_effect_elsewhere():
+    """What is refused alone is converted where the caller gives what it lacks."""
+    for read in (Params.from_vllm, Params.from_openai):
+        found = read({"min_tokens": 3}, stop_ids=np.array([2]))
+        assert found["min_tokens"] == 3 and found["stop_ids"] == [2]
+        assert read({"min_tokens": 3}, ignore=["min_tokens"]).ignored == {"min_tokens": 3}
+        budget = {"thinking_token_budget": 0}
+        found = read(budget, thinking_forced=[7, 6], thinking_end=[6])
+        assert found["thinking_budget"] == 0
+        loops = dict(thinking_forced=[6], loop_repeats=2, loop_action="end_thinking")
+        with pytest.raises(ValueError, match="thinking_token_budget = 0 .* 0 is no budget where"):
+            read(budget, **loops)
+        ended = {"stop_token_ids": [5], "_all_stop_token_ids": {2, 5}, "_eos_token_id": 2}
+        assert read({**ended, "min_tokens": 3})["stop_ids"] == [5, 2]
+        ended["ignore_eos"] = True
+        with pytest.warns(UserWarning, match="ignore_eos = True"):
+            assert read(ended) == {"chain": "vllm", "stop_ids": [5]}
+        assert read(ended, ignore=iter(["ignore_eos"]))["stop_ids"] == [5, 2]
+    with pytest.warns(UserWarning, match="min_new_tokens = 3 has no effect, as there"):
+        assert Params.from_generation_config({"min_new_tokens": 3}) == {"temperature": 0}
+    assert Params.from_generation_config({"min_new_tokens": 3}, stop_ids=[2])["min_tokens"] == 3
+
+
+def test_log_probabilities_of_drawn_tokens():
+    """0 asks for them, and False for none."""
+    with pytest.warns(UserWarning, match="logprobs = 0 .ask the step"):
+        Params.from_openai({"logprobs": 0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Params.from_openai({"logprobs": False}) == {"chain": "vllm"}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -197,6 +197,46 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]),
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
+def test_fork_during_a_call():
+    """A process is forked while another thread is in calls of a sampler of the host. No child waits
+    for the lock: it makes other samplers of the context, and the one in use works, or says why it
+    does not; its parent's goes on."""
+    out = run("""
+import os, signal, threading, clsample, numpy as np
+context = clsample.Context("host")
+sampler, idle = context.sampler(200000), context.sampler(9)
+row = np.arange(200000, dtype=np.float32)
+request, over, interrupted = sampler.begin(temperature=0), False, 0
+def work():
+    while not over:
+        sampler.sample(row, request)
+thread = threading.Thread(target=work)
+thread.start()
+codes = []
+for _ in range(20):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        code = 0
+        for each in (idle, context.sampler(9)):
+            with each.begin(temperature=0) as one:
+                code |= each.sample(row[:9], one).tokens[0] != 8
+        try:
+            code |= 2 * (sampler.sample(row, request).tokens[0] != 199999)
+        except RuntimeError as error:
+            code |= 4 if "forked while another thread" in str(error) else 8
+        request.end(), sampler.close()
+        del request, sampler
+        os._exit(code)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+over = True
+thread.join()
+print(set(codes) <= {0, 4} and 4 in codes, sampler.sample(row, request).tokens[0])
+""")
+    assert out == "True 199999"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
 def test_fork_before_opencl():
     """A child that was forked before OpenCL was used is free."""
     out = run("""
@@ -240,13 +280,34 @@ except clsample.OpenCLNotFound:
     lines = out.splitlines()
     assert lines[0] == "8 TEMPERATURE" and lines[1] == lines[2] == lines[3]
     assert lines[1].startswith("a device needs pyopencl, which pip install 'clsample[opencl]' ")
-    assert lines[1].endswith("clsample.Context('host') needs no device")
+    assert "clsample.Context('host') needs no device: there a row of 128,256 logits" in lines[1]
+    assert lines[1].endswith(" takes 0.05 to 2.5 ms")
     warned = f"clsample.sample() draws on the host, as with device='host': {lines[1]}"
     assert lines[4] == f"8 8 8 {warned}"
     assert lines[5] == "no other device" and len(lines) == 6
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="libOpenCL.so.1 is Linux's")
+@pytest.mark.parametrize(
+    "module, lacking", [("transformers", "torch"), ("transformers", "transformers"),
+                        ("tinygrad", "tinygrad"), ("tinygrad", "pyopencl")]
+)
+def test_a_module_without_what_it_needs(module, lacking):
+    """The message names the extra, whichever package is missing."""
+    out = run(f"""
+import sys
+for name in ("torch", "transformers", "tinygrad", "pyopencl"):
+    sys.modules.setdefault(name, type(sys)(name))
+sys.modules["{lacking}"] = None
+try:
+    import clsample.{module}
+except ImportError as error:
+    print(error, error.name)
+""")
+    assert f"pip install 'clsample[{module}]' brings: " in out
+    assert out.split()[-1] in (lacking, module), out
+
+
 def test_without_a_system_loader(cl, tmp_path):
     """Where libOpenCL.so.1 cannot be opened the loader is pyopencl's, whose wheels bring one, for
     the library, too. Debian's pyopencl brings none, and a sentence says so. Context() names the

@@ -247,7 +247,7 @@ def test_other_processors_and_criteria(model, inputs, context):
 def test_a_grammar(model, inputs, context):
     """The rows follow it, in both ways, and stop with it."""
     only = clsample.Grammar(
-        [{token: 1 for token in range(50, 60)}, {61: 2}, {62: 0}], final=[2], end_ids=[END],
+        [{token: 1 for token in range(50, 60)}, {61: 2}, {62: 0}], final_states=[2], end_ids=[END],
         vocab=VOCAB,
     )
     rows = [custom(model, inputs, context, params=dict(grammar=only, seed=4), do_sample=True)]

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/hooks.h"
+#include "items.h"
 #include "judge.h"
 #include "sampler/sampler.h"
 #include "subgroups.h"
@@ -17,8 +18,15 @@ static void judges(void) { run_judge = judge; }
 static void search(void) { run_prepare = force_search; }
 static void fewest(void) { cls_test_fewest_programs = 1; }
 static void small_lists(void) { cls_test_small_lists = 1; }
+static void whole_sort(void) { cls_test_whole_sort = 1; }
 static void short_proofs(void) { cls_test_proof_vocab = 1040; }
 static void subgroups(void) { test_subgroups(EMULATED_SUBGROUPS); }
+/* A list ends behind its first window of max tiles, which only long rows show. */
+static void one_window(void)
+{
+    test_items();
+    test_fault("first < n; first += WINDOW", "first < 1; first += WINDOW");
+}
 
 static const struct hook {
     const char *name;
@@ -28,7 +36,10 @@ static const struct hook {
              {"fewest", fewest},
              {"small-lists", small_lists},
              {"short-proofs", short_proofs},
-             {"subgroups", subgroups}};
+             {"whole-sort", whole_sort},
+             {"subgroups", subgroups},
+             {"items", test_items},
+             {"one-window", one_window}};
 enum { HOOKS = sizeof hooks / sizeof *hooks };
 
 int main(int argc, char **argv)
@@ -43,7 +54,7 @@ int main(int argc, char **argv)
             i++;
         if (i == HOOKS)
             cli_die("the first argument is a list of judge, search, fewest, small-lists, "
-                    "short-proofs and subgroups");
+                    "short-proofs, subgroups, items and one-window");
         hooks[i].set();
         run_counts_launches &= i == 0; /* the judge leaves programs as they are */
     }

@@ -91,8 +91,9 @@ static void think(model *m)
     }
 }
 
-/* Returns a state of the thinking under the model's parameters, which was one under others. */
-static thinking kept_thinking(const model *m, const cls_params *was, thinking t)
+/* Returns a state of the thinking under the model's parameters, which was one under others, where
+ * the text had so many output tokens. */
+static thinking kept_thinking(const model *m, const cls_params *was, uint32_t outputs, thinking t)
 {
     const cls_params *const p = &m->params;
     if (!follows(was) || !follows(p))
@@ -100,6 +101,8 @@ static thinking kept_thinking(const model *m, const cls_params *was, thinking t)
     t.goes_on = t.goes_on && (t.emitted == 0 || t.emitted < p->thinking_forced.count);
     if (p->thinking_forced.count != 0 && (t.emitted > 0 || t.counted > budget(p)))
         t.counted = budget(p);
+    if (p->thinking_forced.count == 0)
+        t.counted = least(t.counted, outputs);
     return t;
 }
 
@@ -157,9 +160,11 @@ void model_params(model *m, const cls_params *params)
         return;
     m->params = *params;
     m->unknown |= params->grammar != NULL;
-    m->now = kept_thinking(m, &was, m->now);
-    for (uint32_t i = 0; i < m->n; i++)
-        m->before[i] = kept_thinking(m, &was, m->before[i]);
+    m->now = kept_thinking(m, &was, m->outputs, m->now);
+    for (uint32_t i = m->n, outputs = m->outputs; i-- > 0;) {
+        outputs -= m->is_output[i];
+        m->before[i] = kept_thinking(m, &was, outputs, m->before[i]);
+    }
     if (window != params->penalty_window || scope != params->penalty_scope)
         m->since = m->n - least(m->n, m->history);
 }

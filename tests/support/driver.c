@@ -88,6 +88,12 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
         *(cl_bool *)value = CL_FALSE;
     if (what == CL_DEVICE_TYPE && fake.gpu)
         *(cl_device_type *)value = CL_DEVICE_TYPE_GPU;
+    /* A CPU may have some that must not be tried. */
+    for (char *at = value; what == CL_DEVICE_EXTENSIONS && fake.gpu;)
+        if ((at = strstr(at, "subgroup")) != NULL)
+            *at = '-';
+        else
+            break;
     if (what == CL_DEVICE_EXTENSIONS && fake.nvidia)
         snprintf(value, size, "cl_nv_compiler_options");
     if (what == fake.other_device) /* the last letter of a text, or the first byte of a number */

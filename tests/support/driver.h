@@ -13,7 +13,7 @@ typedef struct driver {
     int no_compiler;        /* reports no compiler and refuses sources */
     cl_uint other_device;   /* the device query whose result is changed */
     cl_uint other_platform; /* the platform query whose result is changed */
-    int gpu;                /* reports that devices are GPUs */
+    int gpu;                /* reports that devices are GPUs, without sub-groups */
     /* Programs for larger work-groups do not build. If failing_kernel is not NULL, this holds only
      * for the program with this kernel. build_refusal: the code of these builds. */
     uint32_t max_built_group;

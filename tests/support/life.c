@@ -88,6 +88,11 @@ static cls_status change_params(life *l)
         ids[i][1] = 20 + i / 20 % 20;
         words[i] = (cls_ids){ids[i], 2};
     }
+    cls_params answer = p; /* outside the thinking */
+    answer.seed = 0;
+    answer.top_k = 50;
+    p.thinking_start = p.thinking_end = (cls_ids){ids[1], 2};
+    p.post_thinking = &answer;
     p.bad_words = (cls_sequences){words, WORDS};
     p.top_k = 1100;
     p.logit_bias.biases = &(const cls_logit_bias){9, 2.0f};

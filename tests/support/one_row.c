@@ -65,7 +65,7 @@ cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
                           (unsigned)from->sum, (unsigned)from->weight, fault);
     if (w->params.infill != 0 && row->infill == NULL)
         return cls_refuse("row->infill is NULL, but params->infill is %d", (int)w->params.infill);
-    w->host = cls_host_create(row->vocab, layout_of(row), 1, 1, 2048);
+    w->host = cls_host_create(row->vocab, layout_of(row), 1, 1, 2048, 1);
     if (w->host == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens",
                         (unsigned)row->vocab);

@@ -4,7 +4,7 @@
 #define ONE_ROW_HOST_H
 
 #include "one_row.h"
-#include "reference/reference.h"
+#include "host/host.h"
 
 /* A row as a request on the host of its own. */
 typedef struct cls_stateless {

@@ -71,7 +71,11 @@ static void report(cl_int *out, cl_int code)
 
 /* ------------------------------------------------------------------- questions */
 
-stub_device_texts stub_texts = {.version = "OpenCL 1.2 stub", .driver = "1", .extensions = ""};
+stub_device_texts stub_texts = {.version = "OpenCL 1.2 stub",
+                                .driver = "1",
+                                .extensions = "",
+                                .platform = "Stub",
+                                .type = CL_DEVICE_TYPE_GPU};
 
 static cl_int answer(const void *value, size_t n, size_t size, void *out, size_t *size_out)
 {
@@ -102,9 +106,15 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t 
                          size_t *size_out)
 {
     (void)platform;
-    return what == CL_PLATFORM_EXTENSIONS
-               ? ANSWER_TEXT("")
-               : ANSWER_TEXT(what == CL_PLATFORM_VERSION ? "OpenCL 1.2 stub" : "Stub");
+    const char *const version = stub_texts.platform_version;
+    switch (what) {
+    case CL_PLATFORM_EXTENSIONS:
+        return ANSWER_TEXT("");
+    case CL_PLATFORM_VERSION:
+        return ANSWER_TEXT(version != NULL ? version : "OpenCL 1.2 stub");
+    default:
+        return ANSWER_TEXT(stub_texts.platform);
+    }
 }
 
 cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *out,
@@ -125,7 +135,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
         return CL_INVALID_DEVICE;
     switch (what) {
     case CL_DEVICE_TYPE:
-        return ANSWER(cl_device_type, CL_DEVICE_TYPE_GPU);
+        return ANSWER(cl_device_type, stub_texts.type);
     case CL_DEVICE_PLATFORM:
         return ANSWER(cl_platform_id, &the_platform);
     case CL_DEVICE_AVAILABLE:
@@ -393,8 +403,11 @@ cl_int clReleaseKernel(cl_kernel k)
 }
 
 /* Two threads must not call this for one kernel at once, as in OpenCL; hence no lock. */
+atomic_uint stub_arguments_set;
+
 cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
 {
+    atomic_fetch_add_explicit(&stub_arguments_set, 1, memory_order_relaxed);
     if (i >= STUB_ARGUMENTS)
         return CL_INVALID_ARG_INDEX;
     if (value == NULL) /* local memory */

@@ -74,8 +74,8 @@ struct _cl_kernel {
     uint64_t pointers;  /* arguments that were set as pointers, a bit each */
     size_t first, rows; /* of the latest launch: its offset and size in the second dimension */
 };
-/* How often properties of buffers were asked for. */
-extern atomic_uint stub_memory_queries;
+/* How often properties of buffers were asked for, and arguments of kernels set. */
+extern atomic_uint stub_memory_queries, stub_arguments_set;
 /* If it is set, it is called for each launch, by one thread only. */
 extern void (*stub_spy)(cl_kernel kernel);
 const stub_kernel *stub_kernel_find(const char *name);
@@ -114,9 +114,11 @@ void stub_free(stub_object *object);
 
 cl_device_id stub_device(void);
 
-/* What the device says of itself. */
+/* What the device says of itself. Its type is a GPU's unless another one is set. */
 typedef struct stub_device_texts {
-    const char *version, *driver, *extensions;
+    const char *version, *driver, *extensions, *platform;
+    cl_device_type type;
+    const char *platform_version; /* NULL: "OpenCL 1.2 stub" */
 } stub_device_texts;
 extern stub_device_texts stub_texts;
 

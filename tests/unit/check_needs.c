@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that neither a step whose map of slots is on the device nor the end of a sampler looks at
  * slots that never had a request: what is written there behind the library's back changes nothing.
- * Proves, too, which steps get the token kernel with a small list. The OpenCL is a stub, which
- * computes nothing (stub_cl.h). */
+ * Proves, too, which steps get the token kernel with a small list, and which chains the search. The
+ * OpenCL is a stub, which computes nothing (stub_cl.h). */
 #include <string.h>
 
 #include "fixture.h"
@@ -205,6 +205,50 @@ START_TEST(small_lists)
 }
 END_TEST
 
+/* Which chains of a sampler with the search the list serves, where groups have one item: those
+ * whose top-k it holds, unless a long top-k is all that decides. */
+START_TEST(long_top_k)
+{
+    static const struct {
+        int32_t top_k;
+        float top_p, min_p, adaptive;
+        cls_chain chain;
+        int searches;
+    } rows[] = {
+        {750, 1, 0, -1, CLS_CHAIN_DEFAULT, 0},    {751, 1, 0, -1, CLS_CHAIN_DEFAULT, 1},
+        {1024, 1, 0, -1, CLS_CHAIN_LLAMA, 1},     {1024, .9f, 0, -1, CLS_CHAIN_DEFAULT, 0},
+        {1024, .9f, 0, -1, CLS_CHAIN_LLAMA, 0},   {1024, 1, .1f, -1, CLS_CHAIN_DEFAULT, 0},
+        {1024, 1, .1f, -1, CLS_CHAIN_VLLM, 0},    {1024, 1, 0, .3f, CLS_CHAIN_DEFAULT, 0},
+        {1025, .9f, 0, -1, CLS_CHAIN_DEFAULT, 1}, {1025, 1, 0, -1, CLS_CHAIN_DEFAULT, 1},
+    };
+    device *const d = fixture_device(_i);
+    cls_context *context;
+    cls_sampler *s;
+    const cls_context_options c = default_context_options();
+    must(cls_context_create(d->context, d->id, &c, &context));
+    cls_sampler_options o = sampler_options(VOCAB, 1);
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
+    must(cls_sampler_create(context, &o, &s));
+    context->shape.row_group = 1;
+    s->features &= ~(uint32_t)CLS_FEATURE_SHARD; /* which has another limit */
+    ck_assert_uint_eq(context->shape.shortlist, 1024);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cls_params p = default_params();
+        p.top_k = rows[i].top_k;
+        p.top_p = rows[i].top_p;
+        p.min_p = rows[i].min_p;
+        p.adaptive_target = rows[i].adaptive;
+        p.chain = rows[i].chain;
+        must(cls_slot_begin(s, 0, &p, NULL, 0, NULL, 0));
+        ck_assert_msg(((s->request[0].slot.flags & CLS_SLOT_SEARCH) != 0) == rows[i].searches,
+                      "row %zu, top-k %d: %s", i, (int)p.top_k,
+                      rows[i].searches ? "it is not searched" : "it is searched");
+    }
+    cls_sampler_destroy(s);
+    cls_context_destroy(context);
+}
+END_TEST
+
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
@@ -214,5 +258,6 @@ int main(void)
     add_device_test(shards);
     add_device_test(ends);
     add_device_test(small_lists);
+    add_device_test(long_top_k);
     return fixture_end();
 }

@@ -491,6 +491,47 @@ START_TEST(queries)
 }
 END_TEST
 
+static struct {
+    cl_mem wanted;
+    uint32_t found;
+} sought;
+
+static void seek(cl_kernel kernel)
+{
+    for (uint32_t i = 0; i < STUB_ARGUMENTS; i++)
+        sought.found += kernel->argument[i].mem == sought.wanted;
+}
+
+/* A step sets again what is the caller's, whose address may be that of another buffer by now, and
+ * lists, which may have grown; it does not set again what is the sampler's. */
+START_TEST(arguments)
+{
+    enum { FIRST, SAME, MOVED, STEPS };
+    bench b = open_bench(fixture_device(_i));
+    uint32_t counts[STEPS];
+    const cl_mem outs[] = {claim(b.d, 4096), claim(b.d, 4096)};
+    for (int i = 0; i < STEPS; i++) {
+        cls_step step;
+        cls_step_init(&step);
+        step.rows = 2;
+        step.logits.values.buffer = b.small;
+        step.tokens.buffer = sought.wanted = outs[i == MOVED];
+        sought.found = stub_arguments_set = 0;
+        stub_spy = seek;
+        must(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL));
+        stub_spy = NULL;
+        counts[i] = stub_arguments_set;
+        ck_assert_uint_gt(sought.found, 0);
+        must_cl(clFinish(b.d->queue));
+    }
+    ck_assert_uint_gt(counts[FIRST], 40);
+    ck_assert_uint_le(counts[SAME], 7);
+    ck_assert_uint_eq(counts[MOVED], counts[SAME]);
+    release_buffers(outs[0], outs[1]);
+    close_bench(&b);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------ partials */
 
 /* A shard whose rows send all their keys. The caller frees h->rows. */
@@ -556,6 +597,7 @@ int main(void)
     add_device_test(host_masks);
     add_device_test(outputs);
     add_device_test(queries);
+    add_device_test(arguments);
     add_test(sections);
     add_device_test(partials);
     return fixture_end();

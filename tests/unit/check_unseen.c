@@ -72,6 +72,8 @@ static cl_int count_build(const char *options)
 }
 
 #define QCOM "cl_khr_subgroups cl_qcom_subgroup_shuffle cl_qcom_reqd_sub_group_size"
+#define KHRONOS "cl_khr_subgroups cl_khr_subgroup_shuffle"
+#define POCL "Portable Computing Language"
 #define DRIVER(compiler) "OpenCL 3.0 QUALCOMM build: 0676.77.1 Compiler " compiler
 
 /* What a driver says decides which sub-groups are compiled at all, and as which OpenCL C. */
@@ -80,7 +82,7 @@ START_TEST(subgroups)
     static const struct {
         const char *version, *driver, *extensions;
         uint32_t found;
-        const char *standards[5];
+        const char *standards[5], *cpu; /* NULL: a GPU; otherwise a CPU of this platform */
     } cases[] = {
         {"OpenCL 3.0", DRIVER("E031.45.02.16"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
         {"OpenCL 3.0", DRIVER("E031.50.00.00"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
@@ -107,23 +109,76 @@ START_TEST(subgroups)
         {"OpenCL 4.0", "1", "", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}},
         {"OpenCL 3.1", "1", "cl_intel_subgroups", CLS_SUBGROUPS_INTEL, {"1.2"}},
         {"OpenCL 3.1", DRIVER("E031.41.03.64"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+        /* On CPUs none but Intel's, whatever a driver offers. */
+        {"OpenCL 3.0", "6.0-6", KHRONOS, CLS_SUBGROUPS_NONE, {NULL}, POCL},
+        {"OpenCL 3.0", "7.1-9", KHRONOS " cl_intel_subgroups", CLS_SUBGROUPS_NONE, {NULL}, POCL},
+        {"OpenCL 3.1", "8.0", "", CLS_SUBGROUPS_NONE, {NULL}, POCL},
+        {"OpenCL 3.0", "25.0.7", KHRONOS, CLS_SUBGROUPS_NONE, {NULL}, "rusticl"},
+        {"OpenCL 3.0", "1", "cl_intel_subgroups", CLS_SUBGROUPS_INTEL, {"1.2"}, "Intel(R) OpenCL"},
+        {"OpenCL 3.0", "1", KHRONOS, CLS_SUBGROUPS_NONE, {NULL}, "Intel(R) OpenCL Graphics"},
+        {"OpenCL 3.0", "6.0-6", KHRONOS, CLS_SUBGROUPS_KHR, {"1.2", "3.0", "2.0"}},
     };
     const stub_device_texts usual = stub_texts;
     device *const d = fixture_device(_i);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cls_shape shape = {.work_group = 256, .row_group = 256, .vector = 4};
         uint32_t n = 0;
-        stub_texts = (stub_device_texts){cases[i].version, cases[i].driver, cases[i].extensions};
+        const char *const cpu = cases[i].cpu, *reason, *why;
+        stub_texts = (stub_device_texts){cases[i].version, cases[i].driver, cases[i].extensions,
+                                         cpu != NULL ? cpu : usual.platform,
+                                         cpu != NULL ? CL_DEVICE_TYPE_CPU : usual.type};
         n_tried = 0;
         stub_build = count_build;
-        ck_assert_msg(cls_subgroups_candidate(d->id) == cases[i].found, "case %zu: %u", i,
-                      cls_subgroups_candidate(d->id));
-        ck_assert_ptr_nonnull(cls_subgroups_find(d->context, d->id, &shape));
+        const uint32_t found = cls_subgroups_candidate(d->id, &reason);
+        ck_assert_msg(found == cases[i].found, "case %zu: %u", i, found);
+        ck_assert_int_eq(reason == NULL, found != CLS_SUBGROUPS_NONE);
+        why = cls_subgroups_find(d->context, d->id, &shape);
+        ck_assert_ptr_nonnull(why);
+        if (reason != NULL)
+            ck_assert_str_eq(why, reason);
+        if (reason != NULL && cpu != NULL)
+            ck_assert_ptr_nonnull(strstr(reason, "is a CPU"));
         for (; cases[i].standards[n] != NULL; n++)
             ck_assert_msg(n < n_tried && strcmp(tried[n], cases[i].standards[n]) == 0,
                           "case %zu: build %u", i, n);
         ck_assert_msg(n_tried == n, "case %zu: %u builds", i, n_tried);
         stub_build = NULL;
+        stub_texts = usual;
+    }
+}
+END_TEST
+
+/* PoCL 5 and 6 may end the process when they are asked for compiled programs: they are not. */
+START_TEST(binaries)
+{
+    static const struct {
+        const char *platform, *version;
+        cls_status status;
+    } cases[] = {
+        {POCL, "OpenCL 1.2 PoCL 1.8  Linux, RELOC", CLS_OK},
+        {POCL, "OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, LLVM 15.0.6", CLS_OK},
+        {POCL, "OpenCL 3.0 PoCL 5.0+debian  Linux, LLVM 16.0.6", CLS_UNSUPPORTED_DEVICE},
+        {POCL, "OpenCL 3.0 PoCL 6.0+debian  Linux, LLVM 18.1.8", CLS_UNSUPPORTED_DEVICE},
+        {POCL, "OpenCL 3.0 PoCL 7.1+debian  Linux, LLVM 21.1.8", CLS_OK},
+        {POCL, "OpenCL 3.0 PoCL 60.0", CLS_OK},
+        {POCL, "OpenCL 3.0", CLS_OK},
+        {"Stub", "OpenCL 3.0 PoCL 6.0", CLS_OK},
+    };
+    const stub_device_texts usual = stub_texts;
+    device *const d = fixture_device(_i);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const cls_context_options o = default_context_options();
+        size_t size = 0;
+        stub_texts.platform = cases[i].platform;
+        stub_texts.platform_version = cases[i].version;
+        cls_context *const context = new_context(d, &o);
+        const cls_status status = cls_context_export(context, NULL, &size);
+        ck_assert_msg(status == cases[i].status, "case %zu: %s", i, cls_status_name(status));
+        if (status != CLS_OK)
+            must_say("is not asked for compiled programs");
+        else
+            ck_assert_uint_gt(size, 0);
+        cls_context_destroy(context);
         stub_texts = usual;
     }
 }
@@ -135,5 +190,6 @@ int main(void)
     fixture_begin(ON_DEVICES);
     add_device_test(rounds);
     add_device_test(subgroups);
+    add_device_test(binaries);
     return fixture_end();
 }

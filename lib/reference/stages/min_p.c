@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-/* The reference of min-p. */
-#include "reference/reference.h"
-
-uint32_t cls_stage_min_p(cls_sampled *w)
-{
-    return cls_at_key(w, depth_key(w->top, w->scale, w->slot.min_p));
-}
