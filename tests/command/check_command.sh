@@ -498,10 +498,16 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
             "$name"
     done
     mkdir cache
+    both $f --top-k 9 --seed 2 --cache-dir cache
+    # Some versions of PoCL are not asked for compiled programs, and a warning says so.
+    stored=1
+    if grep -q '^clsample: warning: --cache-dir: .* is not asked for compiled programs' err; then
+        stored=0
+    fi
     for times in 1 2; do
-        both $f --top-k 9 --seed 2 --cache-dir cache
         is "files in --cache-dir, $times" \
-            "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
+            "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" $stored
+        both $f --top-k 9 --seed 2 --cache-dir cache
     done
     # The table needs no more programs than the tokens; log-probabilities as an output do.
     mkdir few
@@ -509,7 +515,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     cp out table
     is "programs for the table" \
         "$(find few -type f | sed 's/.*clsample-[0-9a-f]*-//;s/-0.bin//' | sort | tr '\n' ' ')" \
-        "self-test slots survey token-list "
+        "$([ $stored = 0 ] || echo 'self-test slots survey token-list ')"
     check "the table with an output" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
         --logprobs table.npy
     same "the table and its log-probabilities" out table
@@ -524,11 +530,12 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     check "the table of bad rows with an output" "$clsample" sample --logits bad.npy \
         --cache-dir few --logprobs table.npy
     same "the table of bad rows and its log-probabilities" out table
-    is "programs for log-probabilities" "$(find few -name '*-report-0.bin' | wc -l | tr -d ' ')" 1
+    is "programs for log-probabilities" "$(find few -name '*-report-0.bin' | wc -l | tr -d ' ')" \
+        $stored
     # Pipes in place of the files are as good as no files: they are neither waited for nor kept.
     mkdir waits
     for file in cache/*; do
-        mkfifo "waits/${file#*/}" 2>/dev/null
+        [ $stored = 0 ] || mkfifo "waits/${file#*/}" 2>/dev/null
     done
     if [ -n "$(find waits -type p)" ]; then
         check "pipes in --cache-dir" timeout 120 "$clsample" sample $f --top-k 9 --seed 2 \
@@ -555,7 +562,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         says "a folder that cannot be written" \
             "^clsample: warning: --cache-dir: '/proc/self' cannot be written: .*; \
 kernels are loaded from it" err
-        is "a folder that cannot be written: sentences" "$(wc -l <err | tr -d ' ')" 1
+        is "a folder that cannot be written: sentences" "$(wc -l <err | tr -d ' ')" $((2 - stored))
         same "tokens without a folder" warned.npy shaped.npy
     fi
     is "nothing else in --cache-dir" "$(ls -A cache | grep -vc '^clsample-.*[.]bin$')" 0
