@@ -356,7 +356,7 @@ CLS_CALLED u32 exp2_q30(u64 bits)
 
 /* Returns the natural logarithm of a token's probability, from the mass of its set. Depth and log2
  * of the mass, both relative to the maximum, are the same on every device. */
-CLS_CALLED f32 logprob_of(f32 z, f32 row_max, f32 scale, u64 mass)
+CLS_INLINE f32 logprob_of(f32 z, f32 row_max, f32 scale, u64 mass)
 {
     const i32 fraction = (i32)(split(row_max, scale).fraction * 16777216.0f);
     const i32 relative = log2_q24(mass) - (43 << 24) - fraction;

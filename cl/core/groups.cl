@@ -49,14 +49,6 @@
 #define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
-/* A reduction is a call where sub-groups make it short: inlined, the reductions were a third of the
- * larger programs. See ITEMS_WIDTH for Intel's compiler for CPUs. */
-#ifdef cl_intel_vec_len_hint
-#define WG_CALLED static inline __attribute__((always_inline))
-#else
-#define WG_CALLED CLS_CALLED
-#endif
-
 /* The group's number in the second dimension of a launch that may need more groups there than the
  * 65,535 of GPUs: it is then launched in parts, all but the first one with an offset. */
 #define GROUP_OF_ALL ((u32)(get_group_id(1) + get_global_offset(1)))
@@ -166,7 +158,7 @@ static inline uint sg_xor(uint x, uint mask)
 #elif SUBGROUPS != 0
 
 #define DEFINE_WG_REDUCE(NAME, T, SG, OP) \
-    WG_CALLED T NAME(T x, __local u64 *scratch) \
+    CLS_CALLED T NAME(T x, __local u64 *scratch) \
     { \
         __local T *const s = (__local T *)scratch; \
         const uint size = SG_SIZE; \
@@ -187,7 +179,7 @@ static inline uint sg_xor(uint x, uint mask)
  * neighbouring blocks of `mask` lanes: the lanes of the upper block add the sum of the lower
  * one. */
 #define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
-    WG_CALLED T NAME(T x, __local u64 *scratch, T *total) \
+    CLS_CALLED T NAME(T x, __local u64 *scratch, T *total) \
     { \
         __local T *const s = (__local T *)scratch; \
         const uint size = SG_SIZE, lane = SG_LANE, own = LOCAL_ID / size; \
