@@ -115,7 +115,7 @@ typedef struct cls_split {
     f32 fraction;
 } cls_split;
 
-CLS_INLINE cls_split split(f32 max, f32 scale)
+CLS_CALLED cls_split split(f32 max, f32 scale)
 {
     const i32 a = CLS_AS_I32(max), b = CLS_AS_I32(scale);
     cls_split r;
@@ -283,7 +283,7 @@ CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
  * between two keys just below and above where it should be, else 32. `most` is 0 or at least
  * 2^-100; a depth that a device could flush to zero counts as zero. */
 #define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH, BITS) \
-    CLS_INLINE i32 NAME(f32 top, f32 scale, T most) \
+    CLS_CALLED i32 NAME(f32 top, f32 scale, T most) \
     { \
         const f32 below = (BITS) / scale, z = top - below; \
         const f32 margin = (below + (top < 0.0f ? -top : top)) * 0x1p-22f; \
@@ -319,7 +319,7 @@ CLS_INLINE u32 top_bit(u32 x)
 }
 
 /* Returns log2(x) for x > 0, in units of 2^-24; the error is in (-1.02, 0] units. */
-CLS_INLINE i32 log2_q24(u64 x)
+CLS_CALLED i32 log2_q24(u64 x)
 {
     const i32 whole = u64_hi(x) != 0 ? 32 + (i32)top_bit(u64_hi(x)) : (i32)top_bit(u64_lo(x));
     i32 r = 0;
@@ -339,7 +339,7 @@ CLS_INLINE i32 log2_q24(u64 x)
 
 /* Returns log2 of a set's mass relative to the weight of its largest token, in units of 2^-20. A
  * token's surprisal in bits is this plus its depth. */
-CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
+CLS_CALLED u32 mass_q20(u64 mass, f32 top, f32 scale)
 {
     const i32 fraction = (i32)(split(top, scale).fraction * 16777216.0f);
     const i32 relative = log2_q24(mass) - (43 << 24) - fraction;
@@ -347,7 +347,7 @@ CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
 }
 
 /* Returns 2^-bits in units of 2^-30; `bits` is in units of 2^-20. */
-CLS_INLINE u32 exp2_q30(u64 bits)
+CLS_CALLED u32 exp2_q30(u64 bits)
 {
     if (bits >= CLS_MAX_DEPTH)
         return 0;

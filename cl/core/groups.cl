@@ -158,7 +158,7 @@ static inline uint sg_xor(uint x, uint mask)
 #elif SUBGROUPS != 0
 
 #define DEFINE_WG_REDUCE(NAME, T, SG, OP) \
-    static inline T NAME(T x, __local u64 *scratch) \
+    CLS_CALLED T NAME(T x, __local u64 *scratch) \
     { \
         __local T *const s = (__local T *)scratch; \
         const uint size = SG_SIZE; \
@@ -179,7 +179,7 @@ static inline uint sg_xor(uint x, uint mask)
  * neighbouring blocks of `mask` lanes: the lanes of the upper block add the sum of the lower
  * one. */
 #define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
-    static inline T NAME(T x, __local u64 *scratch, T *total) \
+    CLS_CALLED T NAME(T x, __local u64 *scratch, T *total) \
     { \
         __local T *const s = (__local T *)scratch; \
         const uint size = SG_SIZE, lane = SG_LANE, own = LOCAL_ID / size; \

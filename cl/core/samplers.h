@@ -30,7 +30,7 @@ CLS_INLINE u64 typical_target(u64 mass, u32 p)
 /* ------------------------------------------------------------ dynamic temperature */
 
 /* log2(e) / t, truncated to 24 bits; t is at least 2^-100. */
-CLS_INLINE f32 scale_of(f32 t)
+CLS_CALLED f32 scale_of(f32 t)
 {
     const i32 bits = CLS_AS_I32(t);
     const u64 quotient =
@@ -43,7 +43,7 @@ CLS_INLINE f32 scale_of(f32 t)
 }
 
 /* Returns the temperature for n tokens of an entropy: low + span * (entropy / log2 n)^exponent. */
-CLS_INLINE f32 dynamic_temperature(u32 entropy, u32 n, f32 low, f32 span, u32 exponent_q16)
+CLS_CALLED f32 dynamic_temperature(u32 entropy, u32 n, f32 low, f32 span, u32 exponent_q16)
 {
     const i32 most = log2_q24(n) >> 4;
     u64 bits = 0;
@@ -83,7 +83,7 @@ CLS_INLINE u32 square_root(u64 x)
     return r;
 }
 /* Returns the greatest depth, on the grid, that n standard deviations of the population allow. */
-CLS_INLINE f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
+CLS_CALLED f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
 {
     const u64 count = n, mean = sum / count, rest = sum - mean * count;
     /* The spread is taken around the floor of the mean; the square of the error of that is
@@ -105,7 +105,7 @@ CLS_INLINE u64 square_term(u32 weight, u32 shift)
 }
 /* Returns the greatest depth at which the probability is not below the sum of squares less 2^-17 of
  * it. This margin is larger than the error of the logarithms. */
-CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
+CLS_CALLED u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
 {
     const i32 wanted = 2 * (log2_q24(mass) >> 4) - (log2_q24(squares) >> 4) - (44 << 20) -
                        (i32)mass_q20(mass, top, scale);
@@ -128,7 +128,7 @@ CLS_INLINE u32 top_a_depth(u64 mass, u32 a, f32 top, f32 scale)
  * `terms` is the sum of step * (difference of the depths of ranks i + 1 and i), Q44, and `squares`
  * the sum of step^2, Q48, where step is log2((i + 2) / (i + 1)) for rank i, Q24. */
 CLS_INLINE u32 mirostat_step(u32 rank) { return (u32)(log2_q24(rank + 2) - log2_q24(rank + 1)); }
-CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
+CLS_CALLED u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
 {
     const u32 s = u64_lo(terms / ((squares >> 24) + 1)); /* Q20 */
     const i32 e = (i32)s - (1 << 20), lg = log2_q24(vocab) >> 4;
@@ -183,7 +183,7 @@ CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 /* ------------------------------------------------------------ adaptive p */
 
 /* Returns a token's probability, Q30. */
-CLS_INLINE u32 probability_q30(u64 token, u64 mass) { return u64_lo((token << 20) / (mass >> 10)); }
+CLS_CALLED u32 probability_q30(u64 token, u64 mass) { return u64_lo((token << 20) / (mass >> 10)); }
 
 /* Returns the probability that adaptive p aims at: 2 * target - average, within [0, 1], Q30. */
 CLS_INLINE u32 adaptive_aim(u32 target, u32 sum, u32 weight)
@@ -194,7 +194,7 @@ CLS_INLINE u32 adaptive_aim(u32 target, u32 sum, u32 weight)
 }
 /* Returns the depth that adaptive p gives to a probability, in bits, Q20: 10 log2(e) d^2 / (1 + d)
  * with d = |q - aim| / 0.3. It is at most 37. */
-CLS_INLINE u32 adaptive_depth(u32 q, u32 aim)
+CLS_CALLED u32 adaptive_depth(u32 q, u32 aim)
 {
     const u32 off = q > aim ? q - aim : aim - q;
     const u64 d = ((u64)off * 10u / 3) >> 6; /* Q24 */
