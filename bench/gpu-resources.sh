@@ -48,12 +48,12 @@ token-plain 64 8 0 50 10 64 5 200 16 0
 token-small 128 8 0 25 37 108 12 300 16 8192
 token-list 128 8 0 25 37 108 14 300 16 8192
 token-row 128 8 0 25 50 128 32 410 16 8192
-token-all 128 104 476 25 70 128 110 850 16 32768
+token-all 128 104 476 25 66 128 110 850 16 32768
 pass 64 0 0 50 5 68 5 200 8 0
 pass-row 80 0 0 37 5 96 5 200 16 0
 search 128 96 416 25 55 128 20 400 16 16384
 search-row 128 288 1372 25 68 128 40 530 16 131072
-search-all 128 504 3884 25 114 128 115 1582 16 131072
+search-all 128 504 3884 25 110 128 115 1582 16 131072
 distribution 64 0 0 50 8 80 5 200 16 0
 distribution-row 80 104 328 37 8 104 5 200 16 0
 report 80 16 0 37 24 96 8 350 16 1024
@@ -101,10 +101,11 @@ nvidia() {
         tail -n 3 "$folder/k.txt" >&2
         return 1
     fi
+    # The kernel's frame, or that of a function that it calls, if it is larger.
     awk '
         /bytes stack frame/ {
             for (i = 1; i < NF; i++) {
-                if ($(i + 1) == "bytes" && $(i + 2) == "stack") stack = $i
+                if ($(i + 1) == "bytes" && $(i + 2) == "stack" && $i > stack) stack = $i
                 if ($(i + 1) == "bytes" && $(i + 2) == "spill") spills += $i
             }
         }
