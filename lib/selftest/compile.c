@@ -40,7 +40,7 @@ static uint32_t change_suspects(cls_context *context, int32_t dtype, cls_variant
 }
 
 /* Tells the user that a program, the i-th of n, is compiled next. */
-static void tell(const cls_context *context, const cls_program *p, uint32_t i, uint32_t n)
+static void tell_next(const cls_context *context, const cls_program *p, uint32_t i, uint32_t n)
 {
     const cls_context_options *const o = &context->options;
     if (o->progress != NULL)
@@ -69,7 +69,7 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype, uin
             if (changed[j]->origin == CLS_ORIGIN_SOURCE)
                 smaller = changed[j];
             cls_program_release(changed[j]);
-            tell(context, changed[j], i, n);
+            tell_next(context, changed[j], i, n);
             status = cls_program_from_source(context, changed[j]);
             if (status != CLS_OK)
                 return status;
@@ -121,7 +121,7 @@ static cls_status compile(cls_context *context, uint32_t dtypes, cls_variant_set
         first++;
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         const double start = cls_now();
-        tell(context, list[i], i, n);
+        tell_next(context, list[i], i, n);
         status = cls_program_compile(context, list[i]);
         list[i]->seconds = cls_now() - start;
     }

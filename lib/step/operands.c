@@ -342,7 +342,7 @@ cls_status cls_operands_copy(cls_plan *plan, const cls_sampler *s, void **copy)
         if (!is_data(plan, o)) {
             int32_t *const map = s->expanded_maps + (size_t)o->map * s->max_rows;
             if (host != map) /* a verification has made its maps there */
-                memcpy(map, host, plan->count[o->rows] * sizeof *map);
+                memcpy(map, host, (size_t)plan->count[o->rows] * sizeof *map);
             host = map;
         } else if (is_written(plan, host, size_of(plan, o))) {
             *copy = malloc((size_t)size_of(plan, o));
