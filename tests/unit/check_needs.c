@@ -238,7 +238,7 @@ START_TEST(long_top_k)
         p.top_p = rows[i].top_p;
         p.min_p = rows[i].min_p;
         p.adaptive_target = rows[i].adaptive;
-        p.chain = rows[i].chain;
+        p.chain = (int32_t)rows[i].chain;
         must(cls_slot_begin(s, 0, &p, NULL, 0, NULL, 0));
         ck_assert_msg(((s->request[0].slot.flags & CLS_SLOT_SEARCH) != 0) == rows[i].searches,
                       "row %zu, top-k %d: %s", i, (int)p.top_k,

@@ -516,7 +516,8 @@ START_TEST(arguments)
         step.rows = 2;
         step.logits.values.buffer = b.small;
         step.tokens.buffer = sought.wanted = outs[i == MOVED];
-        sought.found = stub_arguments_set = 0;
+        sought.found = 0;
+        stub_arguments_set = 0;
         stub_spy = seek;
         must(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL));
         stub_spy = NULL;

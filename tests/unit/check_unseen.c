@@ -84,31 +84,53 @@ START_TEST(subgroups)
         uint32_t found;
         const char *standards[5], *cpu; /* NULL: a GPU; otherwise a CPU of this platform */
     } cases[] = {
-        {"OpenCL 3.0", DRIVER("E031.45.02.16"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
-        {"OpenCL 3.0", DRIVER("E031.50.00.00"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
-        {"OpenCL 3.0", DRIVER("E17.51.00.00"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
-        {"OpenCL 3.0", DRIVER("E031.38.01.00"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
-        {"OpenCL 3.0", DRIVER("E031.38.11.14"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
-        {"OpenCL 3.0", DRIVER("E031.41.03.64"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
-        {"OpenCL 2.0", DRIVER("E031.9.0"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+        {"OpenCL 3.0",
+         DRIVER("E031.45.02.16"),
+         QCOM,
+         CLS_SUBGROUPS_QCOM,
+         {"1.2", "3.0", "2.0"},
+         NULL},
+        {"OpenCL 3.0",
+         DRIVER("E031.50.00.00"),
+         QCOM,
+         CLS_SUBGROUPS_QCOM,
+         {"1.2", "3.0", "2.0"},
+         NULL},
+        {"OpenCL 3.0",
+         DRIVER("E17.51.00.00"),
+         QCOM,
+         CLS_SUBGROUPS_QCOM,
+         {"1.2", "3.0", "2.0"},
+         NULL},
+        {"OpenCL 3.0", DRIVER("E031.38.01.00"), QCOM, CLS_SUBGROUPS_NONE, {NULL}, NULL},
+        {"OpenCL 3.0", DRIVER("E031.38.11.14"), QCOM, CLS_SUBGROUPS_NONE, {NULL}, NULL},
+        {"OpenCL 3.0", DRIVER("E031.41.03.64"), QCOM, CLS_SUBGROUPS_NONE, {NULL}, NULL},
+        {"OpenCL 2.0", DRIVER("E031.9.0"), QCOM, CLS_SUBGROUPS_NONE, {NULL}, NULL},
         /* Such a driver may list Khronos' extension, too. */
         {"OpenCL 3.0",
          DRIVER("E031.41.03.64"),
          QCOM " cl_khr_subgroup_shuffle",
          CLS_SUBGROUPS_NONE,
-         {NULL}},
+         {NULL},
+         NULL},
         /* Another driver's words are not looked at. */
         {"OpenCL 3.0",
          "Compiler E031.38",
          "cl_khr_subgroup_shuffle",
          CLS_SUBGROUPS_KHR,
-         {"1.2", "3.0", "2.0"}},
-        {"OpenCL 3.0", "1", "cl_khr_subgroups", CLS_SUBGROUPS_NONE, {NULL}},
-        {"OpenCL 3.1", "1", "cl_khr_subgroups", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}},
-        {"OpenCL 3.1 x", "1", "", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}},
-        {"OpenCL 4.0", "1", "", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}},
-        {"OpenCL 3.1", "1", "cl_intel_subgroups", CLS_SUBGROUPS_INTEL, {"1.2"}},
-        {"OpenCL 3.1", DRIVER("E031.41.03.64"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+         {"1.2", "3.0", "2.0"},
+         NULL},
+        {"OpenCL 3.0", "1", "cl_khr_subgroups", CLS_SUBGROUPS_NONE, {NULL}, NULL},
+        {"OpenCL 3.1",
+         "1",
+         "cl_khr_subgroups",
+         CLS_SUBGROUPS_KHR,
+         {"3.1", "1.2", "3.0", "2.0"},
+         NULL},
+        {"OpenCL 3.1 x", "1", "", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}, NULL},
+        {"OpenCL 4.0", "1", "", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}, NULL},
+        {"OpenCL 3.1", "1", "cl_intel_subgroups", CLS_SUBGROUPS_INTEL, {"1.2"}, NULL},
+        {"OpenCL 3.1", DRIVER("E031.41.03.64"), QCOM, CLS_SUBGROUPS_NONE, {NULL}, NULL},
         /* On CPUs none but Intel's, whatever a driver offers. */
         {"OpenCL 3.0", "6.0-6", KHRONOS, CLS_SUBGROUPS_NONE, {NULL}, POCL},
         {"OpenCL 3.0", "7.1-9", KHRONOS " cl_intel_subgroups", CLS_SUBGROUPS_NONE, {NULL}, POCL},
@@ -116,7 +138,7 @@ START_TEST(subgroups)
         {"OpenCL 3.0", "25.0.7", KHRONOS, CLS_SUBGROUPS_NONE, {NULL}, "rusticl"},
         {"OpenCL 3.0", "1", "cl_intel_subgroups", CLS_SUBGROUPS_INTEL, {"1.2"}, "Intel(R) OpenCL"},
         {"OpenCL 3.0", "1", KHRONOS, CLS_SUBGROUPS_NONE, {NULL}, "Intel(R) OpenCL Graphics"},
-        {"OpenCL 3.0", "6.0-6", KHRONOS, CLS_SUBGROUPS_KHR, {"1.2", "3.0", "2.0"}},
+        {"OpenCL 3.0", "6.0-6", KHRONOS, CLS_SUBGROUPS_KHR, {"1.2", "3.0", "2.0"}, NULL},
     };
     const stub_device_texts usual = stub_texts;
     device *const d = fixture_device(_i);
@@ -124,9 +146,12 @@ START_TEST(subgroups)
         cls_shape shape = {.work_group = 256, .row_group = 256, .vector = 4};
         uint32_t n = 0;
         const char *const cpu = cases[i].cpu, *reason, *why;
-        stub_texts = (stub_device_texts){cases[i].version, cases[i].driver, cases[i].extensions,
+        stub_texts = (stub_device_texts){cases[i].version,
+                                         cases[i].driver,
+                                         cases[i].extensions,
                                          cpu != NULL ? cpu : usual.platform,
-                                         cpu != NULL ? CL_DEVICE_TYPE_CPU : usual.type};
+                                         cpu != NULL ? CL_DEVICE_TYPE_CPU : usual.type,
+                                         NULL};
         n_tried = 0;
         stub_build = count_build;
         const uint32_t found = cls_subgroups_candidate(d->id, &reason);
