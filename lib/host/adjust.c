@@ -252,10 +252,12 @@ static void ban_stops(cls_sampled *w)
 
 /* ------------------------------------------------------------------- penalties */
 
-/* The slot's state marks the tokens that are counted or in context. */
+/* The slot's state marks the tokens that are counted or in context, if it counts any. */
 static void add_penalties(cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot;
+    if (CLS_LAYOUT_COUNTS(w->request->layout) == CLS_COUNTS_NONE)
+        return;
     const uint32_t *const adjusted = w->request->state + state_adjusted();
     for (uint32_t i = 0; i < w->vocab; i++) {
         if (i % 32 == 0 && adjusted[i / 32] == 0)
