@@ -4,9 +4,11 @@
  *     programs [GROUP [VECTOR [SUBGROUPS]]]    a line for each program: its name, its kernel file,
  *                                              whether it runs over tiles, its build options
  *     programs --text NAME                     the source of a program
- *     programs --log                           the log of the driver's compiler for each program,
- *                                              on the first device, in the shape that it gets;
- *                                              NVIDIA's says what registers a kernel takes
+ *     programs --log [NAME]                    the log of the driver's compiler for each program,
+ *                                              or for one, on the first device, in the shape that
+ *                                              it gets; NVIDIA's says what registers a kernel takes
+ *     programs --build NAME                    compiles it as a context does, so that the driver's
+ *                                              cache has it
  *
  * bench/gpu-resources.sh compiles them for GPUs that the machine does not have. */
 #include "programs/programs.h"
@@ -16,7 +18,7 @@
 
 /* Prints the name of a program and the compiler's log. */
 static int print_log(cl_context cl, cl_device_id device, const cls_shape *shape,
-                     const cls_variant *variant)
+                     const cls_variant *variant, int verbose)
 {
     const cls_build_config as = {cls_kernel_covers_tiles(variant->kernel) ? shape->work_group
                                                                           : shape->row_group,
@@ -25,7 +27,7 @@ static int print_log(cl_context cl, cl_device_id device, const cls_shape *shape,
     size_t size = 0;
     cl_int code;
     cls_program_options(shape, &as, CLS_F32, variant, options);
-    if (shape->nvidia)
+    if (shape->nvidia && verbose)
         strcat(options, " -cl-nv-verbose");
     printf("program %s %s\n", variant->name, options);
     const cl_program program = cls_program_create(cl, variant->source, *variant->count, &code);
@@ -46,13 +48,14 @@ static int print_log(cl_context cl, cl_device_id device, const cls_shape *shape,
     return code != CL_SUCCESS;
 }
 
-static int print_logs(void)
+/* Of the programs of that name; NULL: of all. */
+static int print_logs(const char *name, int verbose)
 {
     cl_platform_id platform;
     cl_device_id device;
     cls_shape shape;
     cl_int code;
-    int failed = 0;
+    int failed = 0, found = 0;
     if (clGetPlatformIDs(1, &platform, NULL) != CL_SUCCESS ||
         clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL) != CL_SUCCESS) {
         fputs("programs: no OpenCL device\n", stderr);
@@ -69,10 +72,14 @@ static int print_logs(void)
     }
     if (shape.tier == CLS_TIER_SUBGROUPS && cls_subgroups_find(cl, device, &shape) != NULL)
         shape.tier = CLS_TIER_INT64;
-    for (int v = 0; v < CLS_VARIANTS; v++)
-        failed |= print_log(cl, device, &shape, &cls_variants[v]);
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        if (name != NULL && strcmp(cls_variants[v].name, name) != 0)
+            continue;
+        found = 1;
+        failed |= print_log(cl, device, &shape, &cls_variants[v], verbose);
+    }
     clReleaseContext(cl);
-    return failed;
+    return failed || !found;
 }
 
 static int print_text(const char *name)
@@ -94,8 +101,10 @@ int main(int argc, char **argv)
     cls_build_config as = {256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 1024};
     if (argc == 3 && strcmp(argv[1], "--text") == 0)
         return print_text(argv[2]);
-    if (argc == 2 && strcmp(argv[1], "--log") == 0)
-        return print_logs();
+    if (argc >= 2 && argc <= 3 && strcmp(argv[1], "--log") == 0)
+        return print_logs(argc == 3 ? argv[2] : NULL, 1);
+    if (argc == 3 && strcmp(argv[1], "--build") == 0)
+        return print_logs(argv[2], 0);
     memset(&shape, 0, sizeof shape);
     shape.vector = 4;
     shape.by_value = 1;

@@ -75,10 +75,10 @@ field '[s["step"] for s in x["steps"]], len(x["calls"])' "(['machine'], 3)"
 echo 0 >build/wait
 ends 0 '^devices .* s$' steps --only devices --only machine
 field '[s["step"] for s in x["steps"]], x["device"]["name"]' "(['machine', 'devices'], 'a stub')"
-ends 1 'FAILED: 2 of 7 cases differ$' steps --only selftest
+ends 1 'FAILED: 2 of 7 cases differ$' steps --only 'selftest f32'
 field 'x["steps"][2]["ok"], x["selftest"]["failed"], x["complete"], len(x["calls"])' \
     '(False, 2, False, 5)'
-ends 1 '^3 of [0-9]* steps are done' steps --only selftest
+ends 1 '^3 of [0-9]* steps are done' steps --only 'selftest f32'
 field 'len(x["steps"]), len(x["calls"])' '(3, 6)'
 sed 's/"quick": true/"quick": false/' results/gpu.json >other.json && mv other.json results/gpu.json
 ends 2 'results/gpu.json is of another kind of run; move it away$' steps
@@ -96,8 +96,8 @@ peers = [dict(peer, function="sampler", batch=1, device_us=48.0, wall_us=80.0, g
          dict(peer, function="broken", batch=1, error="it broke")]
 json.dump({"quick": False, "steps": [], "bench": bench, "peers": peers}, open("table.json", "w"))
 END
-ends 0 '^topk *1 *us *25 *24.0 *40.0 *yes$' gpu --table table.json
-for line in '^topk *16 *us *30 *96.0 *40.0 *NO$' '^topk *256 *floor *2 *2.0 *2.0 *yes$' \
+ends 0 '^topk *1 *us *15 *24.0 *40.0 *NO$' gpu --table table.json
+for line in '^topk *16 *us *20 *96.0 *40.0 *NO$' '^topk *256 *us *60 *384.0 *40.0 *NO$' \
     '^greedy *1 *topk *1 *1.042 *1.0 *NO$' '^penalties *16 *topk *1.25 *1.25 *1.0 *yes$' \
     '^topp_flat *256 *floor *5 *5.083 *2.0 *NO$' '^plain *1 *topk *1 *- *- *-$' \
     '^topk *1 *Other sampler *1 *0.5 *0.5 *yes$' '^not measured: Other broken: it broke$'; do
