@@ -31,14 +31,15 @@ FULL = {
     "runs": 201,
     "profiled": [1, 16, 256],
     "profile_vocab": 128256,
-    "groups": [64, 128, 256],
-    "tiers": ["subgroups", "int64"],
+    "texts": None,
+    "sides": "device,permuted,ahead",
+    "forms": [("subgroups", 128), ("int64", 64)],
     "selftests": ["f32", "all"],
     "far_gib": "9",
     "starts": 2,
     "tests": None,
     "size": "small",
-    "pool": 8,
+    "pool": 14,
     "tuned": [1, 16, 256],
     "tune_seconds": 60,
 }
@@ -49,8 +50,9 @@ QUICK = dict(
     runs=5,
     profiled=[4],
     profile_vocab=4000,
-    groups=[1],
-    tiers=["int64"],
+    texts=["chains", "verify"],
+    sides="device",
+    forms=[("int64", 1)],
     selftests=["f32"],
     far_gib="0.1",
     starts=1,
@@ -487,25 +489,27 @@ def test_result(stem):
 
 
 def sameness(r):
-    """Known answers and random requests in several shapes, and rows far apart in memory."""
+    """All texts in the shape that the device gets; then known answers and random requests in
+    others, and rows far apart in memory."""
     known = r.state.setdefault("sameness", {})
+    folder = os.path.join(r.options.source, "tests/scripts")
+    texts = sorted(os.path.basename(p)[:-4] for p in glob.glob(os.path.join(folder, "*.run")))
+    run = [r.path("clsample"), "run", "--device", "0", "--cache-dir", r.path("programs")]
+    run += ["--calls", "25"] if r.options.quick else []
     jobs = []
-    for tier in r.plan["tiers"]:
-        for group in r.plan["groups"]:
-            name = f"groups of {group}, tier {tier}"
-            shape = ["--tier", tier, "--work-group", str(group), "--row-group", str(group)]
-            jobs.append(
-                (
-                    f"selftest, {name}",
-                    [r.path("clsample"), "selftest", "--dtype", "f32", *shape],
-                    {},
-                )
-            )
-            for text in ("chains", "verify"):
-                command = [r.path("clsample"), "run", "--device", "0", *shape]
-                command += ["--calls", "25"] if r.options.quick else []
-                path = os.path.join(r.options.source, "tests/scripts", text + ".run")
-                jobs.append((f"{text}.run, {name}", [*command, path], {}))
+
+    def add_text(text, name, *options):
+        jobs.append((f"{text}.run{name}", [*run, *options, os.path.join(folder, text + ".run")], {}))
+
+    for text in r.plan["texts"] or texts:
+        add_text(text, "", "--all-features", "--sides", r.plan["sides"])
+    for tier, group in r.plan["forms"]:
+        name = f", groups of {group}, tier {tier}"
+        shape = ["--tier", tier, "--work-group", str(group), "--row-group", str(group)]
+        command = [r.path("clsample"), "selftest", "--dtype", "f32", *shape]
+        jobs.append(("selftest" + name, command, {}))
+        for text in ("chains", "verify"):
+            add_text(text, name, *shape)
     jobs.append(("check_tiers", [r.path("tests/device/check_tiers")], {}))
     far = [r.path("tests/device/check_far"), r.plan["far_gib"]]
     jobs.append((f"check_far {r.plan['far_gib']}", far, {}))
