@@ -34,6 +34,7 @@ FULL = {
     "texts": None,
     "sides": "device,permuted,ahead",
     "forms": [("subgroups", 128), ("int64", 64)],
+    "dtypes": ["f32", "f16", "bf16"],
     "selftests": ["f32", "all"],
     "far_gib": "9",
     "starts": 2,
@@ -53,6 +54,7 @@ QUICK = dict(
     texts=["chains", "verify"],
     sides="device",
     forms=[("int64", 1)],
+    dtypes=["f32"],
     selftests=["f32"],
     far_gib="0.1",
     starts=1,
@@ -603,18 +605,17 @@ def profile(r, batch):
     return {"kernels": added}
 
 
-def each_program(r, what, known):
-    """Runs bench/programs WHAT NAME for each program, as many at a time as there are processors,
-    and adds to `known` what each took and printed, so that a later call can go on."""
-    _, output = r.run([r.path("bench/programs")], 60)
-    names = [line.split()[0] for line in output.splitlines()]
+def each_program(r, jobs, known):
+    """Runs bench/programs for each of the jobs, (name, arguments), as many at a time as there are
+    processors; adds to `known` what each took and printed."""
     late = []
 
-    def one(name):
+    def one(job):
+        name, arguments = job
         begun = time.monotonic()
         result = {}
         try:
-            _, result["log"] = r.run([r.path("bench/programs"), what, name], 150, allowed=(0, 1))
+            _, result["log"] = r.run([r.path("bench/programs"), *arguments], 150, allowed=(0, 1))
         except OutOfTime:
             late.append(name)
             return
@@ -623,21 +624,26 @@ def each_program(r, what, known):
         known[name] = {"seconds": round(time.monotonic() - begun, 2), **result}
 
     with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
-        list(pool.map(one, [n for n in names if n not in known]))
+        list(pool.map(one, jobs))
     if late:
         raise OutOfTime
-    wrong = [n for n in names if "error" in known[n]]
+    wrong = [known[name]["error"] for name, _ in jobs if "error" in known[name]]
     if wrong:
-        raise Failed("; ".join(known[n]["error"] for n in wrong))
+        raise Failed("; ".join(wrong))
+
+
+def program_names(r):
+    return [line.split()[0] for line in r.run([r.path("bench/programs")], 60)[1].splitlines()]
 
 
 def programs(r):
     """Each program compiled by a process of its own, so that the driver's cache has it: one process
     that compiles them one after another takes as long as all of them."""
     start_peers(r)
-    known = {}
+    names, known = program_names(r), {}
     try:
-        each_program(r, "--build", known)
+        for dtype in r.plan["dtypes"]:
+            each_program(r, [(f"{n} {dtype}", ["--build", n, dtype]) for n in names], known)
     finally:
         r.state["compiled"] = {name: entry["seconds"] for name, entry in known.items()}
     return {}
@@ -646,7 +652,7 @@ def programs(r):
 def resources(r):
     """What the driver's compiler says of each program; NVIDIA's names registers and spills."""
     found, known = [], {}
-    each_program(r, "--log", known)
+    each_program(r, [(n, ["--log", n]) for n in program_names(r)], known)
     for entry in known.values():
         head, _, log = entry["log"].partition("program ")[2].partition("\n")
         name, _, options = head.partition(" ")

@@ -7,8 +7,9 @@
  *     programs --log [NAME]                    the log of the driver's compiler for each program,
  *                                              or for one, on the first device, in the shape that
  *                                              it gets; NVIDIA's says what registers a kernel takes
- *     programs --build NAME                    compiles it as a context does, so that the driver's
- *                                              cache has it
+ *     programs --build NAME DTYPE              compiles it as a context does for logits of this
+ *                                              type (f32, f16, bf16), so that the driver's cache
+ *                                              has it
  *
  * bench/gpu-resources.sh compiles them for GPUs that the machine does not have. */
 #include "programs/programs.h"
@@ -18,7 +19,7 @@
 
 /* Prints the name of a program and the compiler's log. */
 static int print_log(cl_context cl, cl_device_id device, const cls_shape *shape,
-                     const cls_variant *variant, int verbose)
+                     const cls_variant *variant, int32_t dtype, int verbose)
 {
     const cls_build_config as = {cls_kernel_covers_tiles(variant->kernel) ? shape->work_group
                                                                           : shape->row_group,
@@ -26,7 +27,7 @@ static int print_log(cl_context cl, cl_device_id device, const cls_shape *shape,
     char options[CLS_BUILD_OPTIONS + 32], *log;
     size_t size = 0;
     cl_int code;
-    cls_program_options(shape, &as, CLS_F32, variant, options);
+    cls_program_options(shape, &as, dtype, variant, options);
     if (shape->nvidia && verbose)
         strcat(options, " -cl-nv-verbose");
     printf("program %s %s\n", variant->name, options);
@@ -49,7 +50,7 @@ static int print_log(cl_context cl, cl_device_id device, const cls_shape *shape,
 }
 
 /* Of the programs of that name; NULL: of all. */
-static int print_logs(const char *name, int verbose)
+static int print_logs(const char *name, int32_t dtype, int verbose)
 {
     cl_platform_id platform;
     cl_device_id device;
@@ -76,7 +77,7 @@ static int print_logs(const char *name, int verbose)
         if (name != NULL && strcmp(cls_variants[v].name, name) != 0)
             continue;
         found = 1;
-        failed |= print_log(cl, device, &shape, &cls_variants[v], verbose);
+        failed |= print_log(cl, device, &shape, &cls_variants[v], dtype, verbose);
     }
     clReleaseContext(cl);
     return failed || !found;
@@ -95,6 +96,11 @@ static int print_text(const char *name)
     return 1;
 }
 
+static int32_t dtype_of(const char *name)
+{
+    return strcmp(name, "f16") == 0 ? CLS_F16 : strcmp(name, "bf16") == 0 ? CLS_BF16 : CLS_F32;
+}
+
 int main(int argc, char **argv)
 {
     cls_shape shape;
@@ -102,9 +108,9 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--text") == 0)
         return print_text(argv[2]);
     if (argc >= 2 && argc <= 3 && strcmp(argv[1], "--log") == 0)
-        return print_logs(argc == 3 ? argv[2] : NULL, 1);
-    if (argc == 3 && strcmp(argv[1], "--build") == 0)
-        return print_logs(argv[2], 0);
+        return print_logs(argc == 3 ? argv[2] : NULL, CLS_F32, 1);
+    if (argc == 4 && strcmp(argv[1], "--build") == 0)
+        return print_logs(argv[2], dtype_of(argv[3]), 0);
     memset(&shape, 0, sizeof shape);
     shape.vector = 4;
     shape.by_value = 1;
