@@ -70,16 +70,10 @@
 #define TO_UV(x) AS_UV(CAT(convert_int, VEC)(x))
 #define TO_FV(x) CAT(convert_float, VEC)(x)
 
-/* The number of vectors that a work-item weighs at once, where it has that many in a tile. */
-#if WGS == 1
+/* The number of vectors that a work-item loads and weighs at once. */
 #define UNROLL 4
-#define EACH_UNROLLED CLS_EACH_4
-#else
-#define UNROLL 1
-#define EACH_UNROLLED CLS_EACH_1
-#endif
 #define W_VECTOR(i) w[i] = TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23)));
-CLS_DEFINE_WEIGHTS(weigh_vectors, UNROLL, EACH_UNROLLED, FV, UV, W_VECTOR)
+CLS_DEFINE_WEIGHTS(weigh_vectors, UNROLL, CLS_EACH_4, FV, UV, W_VECTOR)
 CLS_DEFINE_WEIGHTS(weigh_vector, 1, CLS_EACH_1, FV, UV, W_VECTOR)
 static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
 {
@@ -167,12 +161,8 @@ static inline void sum_add(weight_sum *s, UV x)
 }
 static inline void sum_vectors(weight_sum *s, const UV *x)
 {
-#if UNROLL == 4
     sum_add(s, x[0] + x[1]); /* at most 2^31 + 256 */
     sum_add(s, x[2] + x[3]);
-#else
-    sum_add(s, x[0]);
-#endif
 }
 static inline u64 sum_total(const weight_sum *s)
 {

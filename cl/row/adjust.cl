@@ -66,6 +66,13 @@ static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 
 static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
 
+/* Returns word w of a row's mask in bits, with the slot's list. */
+static inline u32 mask_word(const row_logits *r, u32 w)
+{
+    const u32 listed = r->masked & CLS_MASK_LIST ? allowed_word(r, w) : ~0u;
+    return w < r->mask_width ? r->mask[w] & listed : 0u;
+}
+
 /* Returns whether the mask and the slot's list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {

@@ -4,21 +4,26 @@
  * which needs minutes and gigabytes for some programs with adjusted logits if items share tiles
  * (search-row: 7 s, and over 120 s). */
 #include "row/list.cl"
+#include "row/share.cl"
 
 #if WGS == 1 || (SUBGROUPS == 2 && ROW && !defined(ROLLED))
 #define COLLECTS_ALONE
-/* UNROLL vectors, and their hits, a bit each. With vectors of 16 these are all of a max tile, and
- * stay in registers. */
+/* Vectors, and their hits, a bit each. One item takes four: with vectors of 16 these are all of a
+ * max tile, and stay in registers. */
 #define COLLECT_IS(g) ((x[g] > under) & (x[g] <= over))
 #define COLLECT_ANY(g) any |= COLLECT_IS(g);
 #if WGS == 1
-#define COLLECT_LOAD(i) load_vectors(r, i, kind, least, x);
+#define COLLECTED UNROLL
+#define EACH_COLLECTED CLS_EACH_4
+#define COLLECT_LOAD(i) load_share(r, i, kind, least, x);
 #define COLLECT_BITS u64
 #define COLLECT_HITS(g) \
     hits |= (u64)lane_bits(COLLECT_IS(g)) << (g * VEC); \
     VSTORE(x[g], lane + g * VEC);
 #define COLLECT_LANE(j) lane[j]
 #else
+#define COLLECTED 1
+#define EACH_COLLECTED CLS_EACH_1
 #define COLLECT_LOAD(i) x[0] = load_v(r, i, kind, least);
 #define COLLECT_BITS u32
 #define COLLECT_HITS(g) hits = lane_bits(COLLECT_IS(g));
@@ -34,7 +39,7 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0;
 #if WGS == 1
-    f32 lane[UNROLL * VEC];
+    f32 lane[COLLECTED * VEC];
 #endif
     for (u32 base = first; base < last && taken <= LIST; base += VEC) {
         u32 tiles = lane_bits(LOAD_KEYS(r->key + base) >= lo);
@@ -45,19 +50,19 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
             /* Reducing a comparison to a scalar costs more than the comparison. So this is done
              * once for a tile first, since a narrow interval misses most tiles. */
             IV any = (IV)(0);
-            FV x[UNROLL];
-            for (u32 v = 0; v < CLS_MAX_TILE; v += UNROLL * VEC) {
+            FV x[COLLECTED];
+            for (u32 v = 0; v < CLS_MAX_TILE; v += COLLECTED * VEC) {
                 COLLECT_LOAD(m * CLS_MAX_TILE + v)
-                EACH_UNROLLED(COLLECT_ANY)
+                EACH_COLLECTED(COLLECT_ANY)
             }
             if (!ANY(any))
                 continue;
-            for (u32 v = 0; v < CLS_MAX_TILE; v += UNROLL * VEC) {
+            for (u32 v = 0; v < CLS_MAX_TILE; v += COLLECTED * VEC) {
                 const u32 i = m * CLS_MAX_TILE + v;
                 COLLECT_BITS hits = 0;
-                if (UNROLL * VEC < CLS_MAX_TILE)
+                if (COLLECTED * VEC < CLS_MAX_TILE)
                     COLLECT_LOAD(i)
-                EACH_UNROLLED(COLLECT_HITS)
+                EACH_COLLECTED(COLLECT_HITS)
                 SHORT_LOOP
                 for (; hits != 0; hits &= hits - 1) {
                     const u32 j = lowest_bit(hits);

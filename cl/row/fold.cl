@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fold: the loop over a row's tiles. What it sums up is a constant where it is compiled. */
 #include "row/measure.cl"
+#include "row/share.cl"
 #include "row/terms.cl"
 
 /* What is folded, and for whom. */
@@ -42,8 +43,8 @@ static inline fold fold_of(f32 top, f32 scale)
     return q;
 }
 
-/* One item keeps vectors of sums for a tile. An item of a group has one vector of it, whose lanes
- * are added up at once: vectors of sums would occupy 32 registers. */
+/* One item keeps vectors of sums for a tile. An item of a group has a share of it, whose lanes are
+ * added up at once: vectors of sums would occupy 32 registers. */
 #if WGS == 1
 typedef weight_sum fold_sum;
 #define FOLD_SUM(p) &s##p
@@ -51,17 +52,35 @@ typedef weight_sum fold_sum;
 #define FOLD_OVER(g) \
     s->low = x[g] > bound ? s->low + w[g] : s->low; \
     s->high = x[g] > bound ? s->high + (w[g] >> 7) : s->high;
-#define FOLD_ADD(s, w, spare) sum_vectors(s, w);
+#define FOLD_ADD(s, w, spare) sum_vectors(s, w)
 #else
 typedef u64 fold_sum;
 #define FOLD_SUM(p) (sum + p)
-#define FOLD_OVER(g) *s += SUM_64(x[g] > bound ? w[g] : (UV)(0u)) << spare;
-#define FOLD_ADD(s, w, spare) *(s) += SUM_64(w[0]) << spare;
+/* The lanes of a share, two of whose weights fit 32 bits. */
+#define FOLD_LANES(W) (SUM_64(W(0) + W(1)) + SUM_64(W(2) + W(3)))
+#define FOLD_IF(g) (x[g] > bound ? w[g] : (UV)(0u))
+#define FOLD_W(g) w[g]
+#define FOLD_ADD(s, w, spare) *(s) += FOLD_LANES(FOLD_W) << spare
 #endif
 static inline void fold_over(fold_sum *s, const FV *x, const UV *w, f32 b, u32 spare)
 {
     const f32 bound = b;
-    EACH_UNROLLED(FOLD_OVER)
+#if WGS == 1
+    CLS_EACH_4(FOLD_OVER)
+#else
+    *s += FOLD_LANES(FOLD_IF) << spare;
+#endif
+}
+
+/* One item weighs the vectors side by side; of a group one after the other, for fewer registers. */
+#define FOLD_WEIGH(g) w[g] = weight_v(x[g], max, scale, fraction);
+static inline void fold_weigh(const FV *x, UV *w, f32 max, f32 scale, f32 fraction)
+{
+#if WGS == 1
+    weigh_vectors(x, w, max, scale, fraction);
+#else
+    CLS_EACH_4(FOLD_WEIGH)
+#endif
 }
 
 #define FOLD_CLIP(g) x[g] = ((x[g] > in.under) & (x[g] <= in.over)) ? x[g] : (FV)(CLS_MASKED);
@@ -111,7 +130,7 @@ static inline int pack_vectors(packed *p, int ends, FV *x)
     f32 lane[UNROLL * VEC];
     i32 is[UNROLL * VEC];
     u32 n = p->n;
-    EACH_UNROLLED(PACK_STORE)
+    CLS_EACH_4(PACK_STORE)
 #pragma unroll 16
     for (u32 j = 0; j < UNROLL * VEC; j++) {
         p->x[n] = lane[j];
@@ -120,8 +139,8 @@ static inline int pack_vectors(packed *p, int ends, FV *x)
     p->n = ends ? 0 : n % (UNROLL * VEC);
     if (n < UNROLL * VEC)
         return 0;
-    EACH_UNROLLED(PACK_TAKE)
-    EACH_UNROLLED(PACK_MOVE)
+    CLS_EACH_4(PACK_TAKE)
+    CLS_EACH_4(PACK_MOVE)
     return 1;
 }
 #define IS_PACKED (IS(FOLD_ADAPTED) && clips)
@@ -130,38 +149,48 @@ static inline int pack_vectors(packed *p, int ends, FV *x)
 #define MORE_PACKED 0
 #endif
 
-/* Stores the sums of a tile, from those of the items. */
-static inline void fold_store(const u64 *part, u32 sums, __global u64 *out, __local u64 *scratch)
+/* The items of a team, which folds a tile, and this item's team and place in it. */
+#define TEAM_ITEMS (WGS < SHARES ? WGS : SHARES)
+#define TEAM (LOCAL_ID / TEAM_ITEMS)
+#define TEAM_PLACE (LOCAL_ID % TEAM_ITEMS)
+
+/* Stores the sums of `tiles` tiles, one a team, from those of the items. */
+static inline void fold_store(const u64 *part, u32 sums, u32 tiles, __global u64 *out, u32 stride,
+                              __local u64 *scratch)
 {
 #if WGS == 1
     for (u32 p = 0; p < sums; p++)
         out[p] = part[p];
 #else
-    const u32 side = min(WG_SIDE, WGS);
+    const u32 side = min(WG_SIDE, TEAM_ITEMS);
     LOCAL_BARRIER();
     for (u32 p = 0; p < CLS_PIVOTS; p++)
-        if (p < sums)
-            scratch[p * WGS + LOCAL_ID] = part[p];
+        if (p < sums && TEAM < TEAMS)
+            scratch[(p * TEAMS + TEAM) * TEAM_ITEMS + TEAM_PLACE] = part[p];
     LOCAL_BARRIER();
-    for (u32 i = LOCAL_ID; i < sums * side; i += WGS) {
-        __local u64 *const column = scratch + i / side * WGS + i % side;
+    for (u32 i = LOCAL_ID; i < sums * TEAMS * side; i += WGS) {
+        __local u64 *const column = scratch + i / side * TEAM_ITEMS + i % side;
         u64 sum = column[0];
-        for (u32 j = side; i % side + j < WGS; j += side)
+        for (u32 j = side; i % side + j < TEAM_ITEMS; j += side)
             sum += column[j];
         column[0] = sum;
     }
     LOCAL_BARRIER();
-    for (u32 p = LOCAL_ID; p < sums; p += WGS) {
+    for (u32 i = LOCAL_ID; i < sums * TEAMS; i += WGS) {
         u64 sum = 0;
         for (u32 j = 0; j < side; j++)
-            sum += scratch[p * WGS + j];
-        out[p] = sum;
+            sum += scratch[i * TEAM_ITEMS + j];
+        if (i % TEAMS < tiles)
+            out[i % TEAMS * stride + i / TEAMS] = sum;
     }
 #endif
 }
 
-/* Folds tiles first to last - 1; the items share each tile. sum[] gets what this item has found,
- * and q->out[] the sums of tiles, for which `scratch` has room for a u64 for each item and sum. */
+/* Folds tiles first to last - 1, as many at once as the group has teams. A tile's keys, its flags
+ * and its logits are waited for one after another, some 1,000 cycles: the search of a flat row
+ * waited 126 times for one vector an item, and now 32 times for four. sum[] gets what this item
+ * has found, and q->out[] the sums of tiles, for which `scratch` has room for a u64 for each item
+ * and sum. */
 static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r, const u32 kinds,
                                                              u32 what, const fold *q, u32 first,
                                                              u32 last, u64 *sum,
@@ -182,10 +211,11 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
     f32 bottom = CLS_INF, most = CLS_MASKED;
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         sum[p] = IS(FOLD_NEAREST) && p == 1 ? ~(u64)0 : 0;
-    for (u32 tile = first; tile < last; tile++) {
+    for (u32 t = first; t < last; t += TEAMS) {
+        const u32 tile = t + TEAM;
         /* No array: PoCL 3.1 loses one over the barriers below in groups of 5, 7 or 12. */
         const u64 p0 = sum[0], p1 = sum[1], p2 = sum[2], p3 = sum[3];
-        if (tile_max_key(r->key, tile) > lowest) {
+        if (tile < last && TEAM < TEAMS && tile_max_key(r->key, tile) > lowest) {
             /* Groups load what no cut has left out, for fewer registers. */
             window in = WGS == 1 ? window_of(r, tile) : all;
             cls_unit unit = {0.0f, 0.0f, 0};
@@ -198,31 +228,32 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
             in.under = LARGER(in.under, under);
             in.over = SMALLER(in.over, over);
             own.truncated = (u32)in.by_id;
-            const u32 vectors = tile_vectors(r, tile);
+            const u32 vectors = WGS == 1 ? tile_vectors(r, tile) : (u32)TILE_VECTORS;
             if (IS(WEIGHS))
                 unit = tile_unit(r->key, tile, top, exponent, scale);
             const u32 lost = lost_bits(unit.shift),
                       spare = IS(WEIGHS) ? spare_bits(unit.shift) : 0u;
             const int clips = in.over < CLS_INF || (!IS(BOUNDS) && in.under > CLS_MASKED);
-            for (u32 v = LOCAL_ID * UNROLL; v < vectors || MORE_PACKED; v += WGS * UNROLL) {
-                const u32 i = tile * CLS_TILE + v * VEC, m = i / CLS_MAX_TILE;
+            for (u32 v = TEAM_PLACE * UNROLL; v < vectors || MORE_PACKED;
+                 v += TEAM_ITEMS * UNROLL) {
+                const u32 i = tile * CLS_TILE + share_token(v / UNROLL), m = i / CLS_MAX_TILE;
                 if (v < vectors && r->key[m] <= lowest)
                     continue;
                 FV x[UNROLL];
                 UV w[UNROLL], one[UNROLL], units = (UV)(0u);
                 LV terms = (LV)(0);
                 if (v < vectors)
-                    load_vectors(&own, i, max_tile_kind(&own, m), least, x);
+                    load_share(&own, i, max_tile_kind(&own, m), least, x);
                 if (IS(FOLD_DEPTHS | FOLD_UNITS)) {
-                    EACH_UNROLLED(FOLD_CLEAN)
+                    CLS_EACH_4(FOLD_CLEAN)
                 }
                 if (clips) {
-                    EACH_UNROLLED(FOLD_CLIP)
+                    CLS_EACH_4(FOLD_CLIP)
                 }
                 if (IS(BOUNDS) && clips) { /* a narrow interval leaves out most vectors */
                     IV any = (IV)(0);
-                    EACH_UNROLLED(FOLD_HOLE)
-                    EACH_UNROLLED(FOLD_ANY)
+                    CLS_EACH_4(FOLD_HOLE)
+                    CLS_EACH_4(FOLD_ANY)
                     if (!ANY(any))
                         continue;
                 }
@@ -230,40 +261,40 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                 if (IS_PACKED && !pack_vectors(&few, v >= vectors, x))
                     continue;
 #endif
-                EACH_UNROLLED(FOLD_ONE)
+                CLS_EACH_4(FOLD_ONE)
                 if (IS(WEIGHS))
-                    weigh_vectors(x, w, unit.max, scale, unit.fraction);
+                    fold_weigh(x, w, unit.max, scale, unit.fraction);
                 if (IS(FOLD_MASS | FOLD_ABOVE)) {
-                    EACH_UNROLLED(FOLD_LOSE)
+                    CLS_EACH_4(FOLD_LOSE)
                 }
                 if (IS(BOUNDS)) {
                     CLS_EACH_4(FOLD_PIVOT)
                 } else if (IS(FOLD_COUNT)) {
                     fold_over(FOLD_SUM(0), x, one, CLS_MASKED, 0u);
                 } else if (IS(FOLD_MASS)) {
-                    FOLD_ADD(FOLD_SUM(0), w, spare)
+                    FOLD_ADD(FOLD_SUM(0), w, spare);
                     fold_over(FOLD_SUM(1), x, one, CLS_MASKED, 0u);
                 } else if (IS(FOLD_UNITS)) {
-                    EACH_UNROLLED(FOLD_UNIT)
+                    CLS_EACH_4(FOLD_UNIT)
                     sum[0] += USUM(units);
                     sum[1] += LSUM(terms);
                 } else if (IS(FOLD_NEAREST)) {
                     const u32 edge = weight_of_mass(mass_above_aim(set), unit.shift);
                     UV low = (UV)(0u), high = (UV)(0xffffffffu);
-                    EACH_UNROLLED(FOLD_AROUND)
+                    CLS_EACH_4(FOLD_AROUND)
                     const u32 below = UMAX(low), beyond = UMIN(high);
                     if (below != 0)
                         sum[0] = max(sum[0], to_row_units(below - 1, unit.shift) + 1);
                     if (beyond != 0xffffffffu)
                         sum[1] = min(sum[1], to_row_units(beyond, unit.shift));
                 } else if (IS(FOLD_RANGE)) {
-                    EACH_UNROLLED(FOLD_ENDS)
+                    CLS_EACH_4(FOLD_ENDS)
                 } else if (IS(FOLD_DEPTHS)) {
-                    EACH_UNROLLED(FOLD_DEPTH)
+                    CLS_EACH_4(FOLD_DEPTH)
                 } else if (IS(FOLD_SQUARES)) {
-                    EACH_UNROLLED(FOLD_SQUARE)
+                    CLS_EACH_4(FOLD_SQUARE)
                 } else if (IS(FOLD_ADAPTED)) {
-                    EACH_UNROLLED(FOLD_WEIGHT)
+                    CLS_EACH_4(FOLD_WEIGHT)
                 }
                 if (IS(FOLD_DEPTHS | FOLD_SQUARES | FOLD_ADAPTED))
                     sum[0] += LSUM(terms);
@@ -283,7 +314,8 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
         }
         if (STORES) {
             const u64 part[CLS_PIVOTS] = {sum[0] - p0, sum[1] - p1, sum[2] - p2, sum[3] - p3};
-            fold_store(part, sums, q->out + tile * q->stride, scratch);
+            fold_store(part, sums, min((u32)TEAMS, last - t), q->out + t * q->stride, q->stride,
+                       scratch);
         }
     }
     if (IS(FOLD_RANGE)) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* ranks_cpu: how one work-item counts the tokens that reach many keys, in one read of the row. */
+#include "row/share.cl"
 #include "row/shortlist.cl"
 
 #if WGS == 1 && LIST >= 128
@@ -69,8 +70,8 @@ ONE_COPY void count_by_buckets(const row_logits *r, __local const i32 *key, u32 
             const int kind = max_tile_kind(r, m);
             for (u32 v = 0; v < CLS_MAX_TILE; v += UNROLL * VEC) {
                 FV x[UNROLL];
-                load_vectors(r, m * CLS_MAX_TILE + v, kind, CLS_MASKED, x);
-                EACH_UNROLLED(STEP_BUCKET)
+                load_share(r, m * CLS_MAX_TILE + v, kind, CLS_MASKED, x);
+                CLS_EACH_4(STEP_BUCKET)
             }
             SHORT_LOOP
             for (u32 v = held; v < held + CLS_MAX_TILE; v += 16) {

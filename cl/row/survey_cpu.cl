@@ -1,8 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 /* survey_cpu: the survey of one work-item, which reads whole tiles. */
 #include "row/measure.cl"
+#include "row/share.cl"
 
 #if WGS == 1
+
+/* What the mask does to a whole tile, from all its words at once. Most grammars allow next to
+ * nothing or nearly everything. */
+enum {
+    MASK_ALL = 0,
+    MASK_SOME = 1,
+    MASK_NONE = 2,
+};
+static inline u32 tile_mask(const row_logits *r, u32 tile)
+{
+#if ROW
+    const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
+    if (!r->masked)
+        return MASK_ALL;
+    if ((r->masked & CLS_MASK_BYTES) || last > r->mask_width)
+        return MASK_SOME;
+    IV all = (IV)(-1), any = (IV)(0);
+    for (u32 w = first; w < last; w += VEC) {
+        IV words = VLOAD((__global const i32 *)r->mask + w);
+        if (r->masked & CLS_MASK_LIST)
+            words &= VLOAD((__global const i32 *)r->list + r->allowed + (i32)w);
+        all &= words;
+        any |= words;
+    }
+    if (CAT(fold_or, VEC)(any) == 0)
+        return MASK_NONE;
+    return CAT(fold_or, VEC)(~all) == 0 ? MASK_ALL : MASK_SOME;
+#else
+    return MASK_ALL;
+#endif
+}
+/* Returns whether a tile needs none of these checks at all. */
+static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
+{
+    return tile_is_open(r, masked) && tile_is_whole(r, tile);
+}
+/* Returns the bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
+static inline u32 tile_adjusted(const row_logits *r, u32 tile)
+{
+    IV adjusted = (IV)(0);
+#if ROW
+    for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        adjusted |= VLOAD((__global const i32 *)r->adjusted[0] + w) |
+                    VLOAD((__global const i32 *)r->adjusted[1] + w);
+    for (u32 w = tile * (CLS_TILE / 32);
+         (r->adjustments & ADJUST_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        adjusted |= VLOAD((__global const i32 *)r->list + w);
+#endif
+    return (u32)CAT(fold_or, VEC)(adjusted);
+}
 
 /* Reduces the vector of maxima of each max tile: stores their keys and returns the largest raw
  * value. Sixteen vectors are reduced together, in pairs, with a third of the operations that one by
@@ -237,11 +288,11 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             FV x[UNROLL], next[UNROLL];
             UV w[UNROLL];
-            load_vectors(r, i, TILE_RAW, CLS_MASKED, x);
-            load_vectors(r, i + CLS_TILE, TILE_RAW, CLS_MASKED, next);
+            load_share(r, i, TILE_RAW, CLS_MASKED, x);
+            load_share(r, i + CLS_TILE, TILE_RAW, CLS_MASKED, next);
             weigh_vectors(x, w, tile_max, scale, fraction);
             sum_vectors(&weights, w);
-            EACH_UNROLLED(STEP_MAXIMA)
+            CLS_EACH_4(STEP_MAXIMA)
         }
         m[n] = most;
         sum += part;
@@ -264,9 +315,9 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
         FV x[UNROLL];
         UV w[UNROLL];
         if (kept) {
-            EACH_UNROLLED(STEP_KEPT)
+            CLS_EACH_4(STEP_KEPT)
         } else {
-            load_vectors(r, tile * CLS_TILE + v * VEC, kind, CLS_MASKED, x);
+            load_share(r, tile * CLS_TILE + v * VEC, kind, CLS_MASKED, x);
         }
         weigh_vectors(x, w, tile_max, scale, fraction);
         sum_vectors(&sum, w);

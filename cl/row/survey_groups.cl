@@ -1,74 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* survey_groups: the survey of groups of several work-items, each of which reads shares of tiles.
  */
-#include "row/measure.cl"
+#include "row/share.cl"
 
 #if WGS > 1
-
-/* A group of several items works on as many tiles at once as it has teams of SHARES items. An
- * item's share of a tile is four vectors of one max tile. All four are loaded before the first is
- * used, the tile's unit is computed once for them, and items exchange one number each. The vectors
- * of neighbouring items lie side by side, 64 bytes of float32. A group smaller than a team works on
- * one tile at a time, and its items have several shares.
- *
- * Where a share's vectors lie, relative to the first. Those of 16-bit logits lie in pairs, so that
- * a load of 16 bytes has two. */
-#if DTYPE != 0 && VEC == 4
-#define SHARE_OFFSET(g) ((g) / 2 * (CLS_MAX_TILE / 2) + (g) % 2 * VEC)
-#define SHARE_WIDTH (2 * VEC)
-#else
-#define SHARE_OFFSET(g) ((g) * (CLS_MAX_TILE / 4))
-#define SHARE_WIDTH VEC
-#endif
-#define SHARES (TILE_VECTORS / 4)
-#define MAX_TILE_SHARES (MAX_TILE_VECTORS / 4)
-#define TEAMS (WGS < SHARES ? 1 : WGS / SHARES)
-#define TEAM_SHARES (TEAMS * SHARES)
-#define TEAM_MAX_TILES (TEAMS * CLS_MAX_TILES_PER_TILE)
-
-/* Returns a share's first token, relative to its tile. */
-static inline u32 share_token(u32 share)
-{
-    return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * SHARE_WIDTH;
-}
-/* Returns how many vectors of a share have a token of the row; i is the share's first token. */
-#define SHARE_COUNT(g) n += i + SHARE_OFFSET(g) < ROW_LAST(r);
-static inline u32 share_vectors(const row_logits *r, u32 i)
-{
-    u32 n = 0;
-    CLS_EACH_4(SHARE_COUNT)
-    return n;
-}
-/* Returns whether the row has all of its tokens. */
-static inline int share_is_whole(const row_logits *r, u32 i)
-{
-    return i >= ROW_FIRST(r) && i + SHARE_OFFSET(3) + VEC <= ROW_LAST(r);
-}
-#define SHARE_LOAD(g) x[g] = LOAD_NARROW(r->x, i + SHARE_OFFSET(g));
-#if DTYPE != 0
-#define SHARE_LOAD_WIDE \
-    LOAD_2(r->x, i, x[0], x[1]) \
-    LOAD_2(r->x, i + SHARE_OFFSET(2), x[2], x[3])
-#else
-#define SHARE_WIDE(g) x[g] = LOAD_WIDE(r->x, i + SHARE_OFFSET(g));
-#define SHARE_LOAD_WIDE CLS_EACH_4(SHARE_WIDE)
-#endif
-/* Sets vector j of a share, where j is not a constant: an array with such an index would be in
- * memory. */
-#define SHARE_SET(g) x[g] = j == g ? y : x[g];
-#define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
-
-/* Loads a share of a tile that needs no checks. */
-static inline void share_load_raw(const row_logits *r, u32 i, FV *x)
-{
-#if WIDE
-    if (r->wide) {
-        SHARE_LOAD_WIDE
-        return;
-    }
-#endif
-    CLS_EACH_4(SHARE_LOAD)
-}
 
 static inline u64 fold_sums(__local const u64 *s, u32 n)
 {
@@ -78,12 +13,6 @@ static inline u64 fold_sums(__local const u64 *s, u32 n)
     return sum;
 }
 
-#if !ROW
-#define STATE(tile) tile_state(r, tile)
-#else
-#define STATE(tile) at->tile_states[(tile)-first]
-#endif
-
 /* What a group has in local memory: the maxima of shares and max tiles, their sums, and the states
  * of its tiles, of which it has at most 32. */
 typedef struct survey_memory {
@@ -92,18 +21,43 @@ typedef struct survey_memory {
     __local u32 *tile_states;
 } survey_memory;
 
-/* What a group finds out about a tile first. */
+/* What a group finds out about its tiles first, from their words of bitmaps. */
 enum {
-    STATE_MASK = 3, /* tile_mask() */
-    STATE_OPEN = 4, /* tile_is_open() */
-    STATE_ADJUSTED = 8,
+    STATE_ALLOWED = 1,   /* the mask allows a token of the tile */
+    STATE_FORBIDDEN = 2, /* it forbids one */
+    STATE_ADJUSTED = 4,  /* the slot may adjust one */
 };
-static inline u32 tile_state(const row_logits *r, u32 tile)
+#if !ROW
+#define STATE(tile) STATE_ALLOWED
+#else
+#define STATE(tile) at->tile_states[(tile)-first]
+
+/* Returns what word w of the bitmaps says of its tile. A mask of bytes, and one that ends before
+ * the tile, is looked at token by token. */
+static inline u32 word_state(const row_logits *r, u32 w)
 {
-    const u32 masked = tile_mask(r, tile);
-    return masked | (tile_is_open(r, masked) ? STATE_OPEN : 0u) |
-           (r->adjustments && tile_adjusted(r, tile) != 0 ? STATE_ADJUSTED : 0u);
+    u32 state = r->adjustments && adjusted_word(r, w) != 0 ? STATE_ADJUSTED : 0u;
+    if (!r->masked)
+        return state | STATE_ALLOWED;
+    if ((r->masked & CLS_MASK_BYTES) || w >= r->mask_width)
+        return state | STATE_ALLOWED | STATE_FORBIDDEN;
+    const u32 word = mask_word(r, w);
+    return state | (word != 0 ? STATE_ALLOWED : 0u) | (~word != 0 ? STATE_FORBIDDEN : 0u);
 }
+
+/* Finds the states of tiles first to last - 1, a word an item: one item that reads a whole tile's
+ * words would let all others wait. */
+static inline void find_tile_states(const row_logits *r, u32 first, u32 last, __local u32 *states)
+{
+    const u32 tiles = last > first ? last - first : 0u;
+    for (u32 n = LOCAL_ID; n < tiles; n += WGS)
+        states[n] = 0;
+    LOCAL_BARRIER();
+    for (u32 n = LOCAL_ID; n < tiles * (CLS_TILE / 32); n += WGS)
+        atomic_or(states + n / (CLS_TILE / 32), word_state(r, first * (CLS_TILE / 32) + n));
+    LOCAL_BARRIER();
+}
+#endif
 
 /* The status bits of a share, in bits of its sum that its mass does not use: a tile's mass has 41
  * bits, and a tile has at most 128 shares. */
@@ -114,45 +68,39 @@ static inline u32 status_in_sum(u32 flags)
     return (flags & CLS_ROW_NAN ? SUM_NAN : 0u) | (flags & CLS_ROW_INF ? SUM_INF : 0u);
 }
 
-#define SHARE_CLEAN(g) x[g] = clean_v(x[g]);
 #define SHARE_NAN(g) nan |= x[g] != x[g];
 #define SHARE_MOST(g) most = x[g] > most ? x[g] : most;
 
-/* Loads the vectors of a share from token i on. Returns their maximum, which is not cleaned, and
- * their status bits. Vectors of an open tile stay as in memory, unless there is +inf: they
+/* Loads the share at token i of a tile. Returns its maximum, which is not cleaned, and its status
+ * bits. Unless there is +inf or an adjusted token, its vectors stay as in memory: uncleaned they
  * weigh the same. */
 static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *status)
 {
     FV most = (FV)(CLS_MASKED);
     u32 flags = 0;
-    if ((state & (STATE_OPEN | STATE_ADJUSTED)) == STATE_OPEN && share_is_whole(r, i)) {
-        share_load_raw(r, i, x);
-        CLS_EACH_4(SHARE_MOST)
-        /* The sum is NaN if one of them is NaN, if +inf met -inf, or if the sum overflowed; only
-         * then the vectors are examined. */
-        const FV sum = (x[0] + x[1]) + (x[2] + x[3]);
-        if (ANY(sum != sum)) {
-            IV nan = (IV)(0);
-            CLS_EACH_4(SHARE_NAN)
-            flags = ANY(nan) ? CLS_ROW_NAN : 0u;
-        }
-        if (FMAX(most) == CLS_INF) {
-            flags |= CLS_ROW_INF;
-            CLS_EACH_4(SHARE_CLEAN)
-        }
+    if (state & STATE_ALLOWED) {
+        share_load(r, i, state & STATE_FORBIDDEN, x);
     } else {
-        const u32 n = (state & STATE_MASK) == MASK_NONE ? 0u : share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
-        for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
-            const u32 at = i + SHARE_OFFSET(j);
-            FV y = load_checked(r, at);
-            flags |= vector_status(y);
-            y = clean_v(y);
-            if (state & STATE_ADJUSTED)
-                y = adjust_vector(r, at, y, CLS_MASKED);
-            most = y > most ? y : most;
-            CLS_EACH_4(SHARE_SET)
-        }
+    }
+    CLS_EACH_4(SHARE_MOST)
+    /* The sum is NaN if one of them is NaN, if +inf met -inf, or if the sum overflowed; only then
+     * the vectors are examined. */
+    const FV sum = (x[0] + x[1]) + (x[2] + x[3]);
+    if (ANY(sum != sum)) {
+        IV nan = (IV)(0);
+        CLS_EACH_4(SHARE_NAN)
+        flags = ANY(nan) ? CLS_ROW_NAN : 0u;
+    }
+    if (FMAX(most) == CLS_INF) {
+        flags |= CLS_ROW_INF;
+        CLS_EACH_4(SHARE_CLEAN)
+    }
+    if ((state & STATE_ADJUSTED) && share_is_adjusted(r, i)) {
+        CLS_EACH_4(SHARE_CLEAN)
+        share_adjust(r, i, CLS_MASKED, x);
+        most = (FV)(CLS_MASKED);
+        CLS_EACH_4(SHARE_MOST)
     }
     *status = status_in_sum(flags);
     return FMAX(most);
@@ -184,10 +132,9 @@ static inline f32 max_tile_maximum(__local const f32 *share_max)
 /* Returns a tile's flags, from the upper word of the sum of its shares (`hi`) and its state. */
 static inline u32 team_flags(u32 hi, u32 state)
 {
-    const u32 masked = state & STATE_MASK;
     return (hi & (SUM_INF - SUM_NAN) ? CLS_ROW_NAN : 0u) | (hi >= SUM_INF ? CLS_ROW_INF : 0u) |
-           (masked != MASK_NONE && (state & STATE_ADJUSTED) ? CLS_TILE_ADJUSTED : 0u) |
-           (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
+           ((state & STATE_ALLOWED) && (state & STATE_ADJUSTED) ? CLS_TILE_ADJUSTED : 0u) |
+           (state & STATE_FORBIDDEN ? CLS_TILE_MASKED : 0u);
 }
 
 /* Returns the maximum of a tile, from the maxima of its max tiles. */
@@ -210,10 +157,7 @@ static inline void survey_teams(const row_logits *r, u32 first, u32 last, u32 ne
 {
     const u32 lid = LOCAL_ID, from_end = WGS - 1 - lid;
 #if ROW
-    for (u32 n = lid; n < 32; n += WGS)
-        if (first + n < last)
-            at->tile_states[n] = tile_state(r, first + n);
-    LOCAL_BARRIER();
+    find_tile_states(r, first, last, at->tile_states);
 #endif
     for (u32 t = first, before = 0; t < last || before != 0; t += TEAMS) {
         const u32 now = t < last ? min((u32)TEAMS, last - t) : 0u;

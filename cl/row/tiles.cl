@@ -28,36 +28,6 @@ static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
     return IMAX(m);
 }
 
-/* What the mask does to a whole tile, from all its words at once. Most grammars allow next to
- * nothing or nearly everything. */
-enum {
-    MASK_ALL = 0,
-    MASK_SOME = 1,
-    MASK_NONE = 2,
-};
-static inline u32 tile_mask(const row_logits *r, u32 tile)
-{
-#if ROW
-    const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
-    if (!r->masked)
-        return MASK_ALL;
-    if ((r->masked & CLS_MASK_BYTES) || last > r->mask_width)
-        return MASK_SOME;
-    IV all = (IV)(-1), any = (IV)(0);
-    for (u32 w = first; w < last; w += VEC) {
-        IV words = VLOAD((__global const i32 *)r->mask + w);
-        if (r->masked & CLS_MASK_LIST)
-            words &= VLOAD((__global const i32 *)r->list + r->allowed + (i32)w);
-        all &= words;
-        any |= words;
-    }
-    if (CAT(fold_or, VEC)(any) == 0)
-        return MASK_NONE;
-    return CAT(fold_or, VEC)(~all) == 0 ? MASK_ALL : MASK_SOME;
-#else
-    return MASK_ALL;
-#endif
-}
 /* Returns whether the row has all tokens of a tile. */
 static inline int tile_is_whole(const row_logits *r, u32 tile)
 {
@@ -76,29 +46,7 @@ static inline u32 tile_vectors(const row_logits *r, u32 tile)
 /* Returns whether a tile needs none of the checks of load_checked() where the row has its tokens:
  * nothing of it is masked, and there is no dense bias. Biases and adjustments may still change its
  * tokens. */
-static inline int tile_is_open(const row_logits *r, u32 masked)
-{
-    return masked == MASK_ALL && !r->dense;
-}
-/* Returns whether a tile needs none of these checks at all. */
-static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
-{
-    return tile_is_open(r, masked) && tile_is_whole(r, tile);
-}
-/* Returns the bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
-static inline u32 tile_adjusted(const row_logits *r, u32 tile)
-{
-    IV adjusted = (IV)(0);
-#if ROW
-    for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
-        adjusted |= VLOAD((__global const i32 *)r->adjusted[0] + w) |
-                    VLOAD((__global const i32 *)r->adjusted[1] + w);
-    for (u32 w = tile * (CLS_TILE / 32);
-         (r->adjustments & ADJUST_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
-        adjusted |= VLOAD((__global const i32 *)r->list + w);
-#endif
-    return (u32)CAT(fold_or, VEC)(adjusted);
-}
+static inline int tile_is_open(const row_logits *r, u32 masked) { return !masked && !r->dense; }
 /* How a tile's vectors are loaded after the survey. A raw tile needs no cleaning: NaN compares
  * false and weighs nothing, above() treats subnormals right, and a tile with +inf is not raw. */
 enum {
@@ -108,7 +56,7 @@ enum {
 };
 static inline int kind_in_tile(const row_logits *r, u32 tile, int whole)
 {
-    if (!whole || !tile_is_open(r, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
+    if (!whole || !tile_is_open(r, r->masked ? r->flags[tile] & CLS_TILE_MASKED : 0u))
         return TILE_CHECKED;
     if (r->truncated)
         return TILE_UNCHECKED;
@@ -154,33 +102,6 @@ static inline FV load_v(const row_logits *r, u32 i, int kind, f32 least)
 #else
 #define TILE_LOOP
 #endif
-
-/* Loads UNROLL consecutive vectors. Only one copy adjusts tokens: it would else be compiled for
- * each place that loads. It fills an array of its own, because x stays in registers only while all
- * its indices are constants. */
-ONE_COPY void load_adjusted(const row_logits *r, u32 i, int kind, f32 least, FV *adjusted)
-{
-    for (u32 g = 0; g < UNROLL; g++)
-        adjusted[g] = load_v(r, i + g * VEC, kind, least);
-}
-#if WIDE
-#define STEP_PLAIN(g) \
-    x[g] = r->wide ? LOAD_WIDE(r->x, i + g * VEC) : LOAD_NARROW(r->x, i + g * VEC);
-#else
-#define STEP_PLAIN(g) x[g] = LOAD_V(r->x, i + g * VEC);
-#endif
-#define STEP_COPY(g) x[g] = adjusted[g];
-static inline __attribute__((always_inline)) void load_vectors(const row_logits *r, u32 i, int kind,
-                                                               f32 least, FV *x)
-{
-    if (kind == TILE_RAW) {
-        EACH_UNROLLED(STEP_PLAIN)
-    } else {
-        FV adjusted[UNROLL];
-        load_adjusted(r, i, kind, least, adjusted);
-        EACH_UNROLLED(STEP_COPY)
-    }
-}
 
 /* ------------------------------------------------ what the survey tells later stages */
 
