@@ -9,4 +9,4 @@ bench_profile_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lp
 gpu-resources: bench/programs
 	$(SHELL) $(srcdir)/bench/gpu-resources.sh bench/programs
 EXTRA_DIST += $(srcdir)/bench/*.[ch] $(srcdir)/bench/*.sh $(srcdir)/bench/*.py bench/show-tests.mk \
-	bench/results/README.md
+	$(srcdir)/bench/results/*.md $(srcdir)/bench/results/*.json $(srcdir)/bench/results/*.svg
