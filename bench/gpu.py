@@ -501,7 +501,8 @@ def sameness(r):
     jobs = []
 
     def add_text(text, name, *options):
-        jobs.append((f"{text}.run{name}", [*run, *options, os.path.join(folder, text + ".run")], {}))
+        path = os.path.join(folder, text + ".run")
+        jobs.append((f"{text}.run{name}", [*run, *options, path], {}))
 
     for text in r.plan["texts"] or texts:
         add_text(text, "", "--all-features", "--sides", r.plan["sides"])
