@@ -298,11 +298,11 @@ static uint32_t count_after_breaker(const cls_sampled *w, uint32_t n)
 /* Subtracts DRY's penalty of an exponent from a logit. */
 static void subtract_penalty(cls_sampled *w, uint32_t id, uint32_t exponent)
 {
-    const double base = (double)w->params.dry_base,
-                 limit = base > 1.000001 ? floor(88.7228391 / log(base)) : (double)exponent;
+    const uint32_t most = cls_dry_max_exponent(&w->params);
     if (w->z[id] > -INFINITY)
-        set_logit(w, id,
-                  settle(w->z[id] - cls_dry_penalty(&w->params, (uint32_t)fmin(exponent, limit))));
+        set_logit(
+            w, id,
+            settle(w->z[id] - cls_dry_penalty(&w->params, exponent < most ? exponent : most)));
 }
 
 /* DRY: penalizes each token that followed an earlier occurrence of the end of the text, by the

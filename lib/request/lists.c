@@ -299,16 +299,18 @@ static void write_bad_words(writer *w, const cls_list_param *l)
 
 int cls_dry_is_on(const cls_params *p) { return p->dry_multiplier != 0.0f && p->dry_base >= 1.0f; }
 
+#define LN_2 0.693147180559945309
 /* This is llama.cpp's limit, with which base^e is a finite float32. A base of 1 needs no limit. */
 uint32_t cls_dry_max_exponent(const cls_params *p)
 {
-    const double most = p->dry_base > 1.0f ? 88.7228391 / log((double)p->dry_base) : 0.0;
+    const double most =
+        p->dry_base > 1.0f ? 88.7228391 / (cls_log2((double)p->dry_base) * LN_2) : 0.0;
     return most < CLS_MAX_HISTORY ? (uint32_t)most : CLS_MAX_HISTORY;
 }
 
 float cls_dry_penalty(const cls_params *p, uint32_t exponent)
 {
-    const double amount = (double)p->dry_multiplier * pow((double)p->dry_base, exponent);
+    const double amount = (double)p->dry_multiplier * cls_power(p->dry_base, exponent);
     return cls_flush_subnormal(
         (float)fmax(-(double)CLS_FLT_MAX, fmin(amount, (double)CLS_FLT_MAX)));
 }

@@ -264,7 +264,7 @@ static int needs_mass(uint8_t stage, const cls_slot *slot)
 
 int32_t cls_bits_q20(float x)
 {
-    return (int32_t)floor(fmin(-log2((double)x), 1000.0) * 1048576.0 + 0.5);
+    return (int32_t)floor(fmin(-cls_log2((double)x), 1000.0) * 1048576.0 + 0.5);
 }
 
 /* Fails if something else decides the draw of a request with a watermark, or if its key is unused.
@@ -290,7 +290,7 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
     slot->top_k = p->top_k;
     slot->top_p = unit_q32(p->top_p);
     /* The depth is at least 2^-100, since devices may flush smaller ones to zero. */
-    slot->min_p = p->min_p > 0.0f ? (float)fmax(-log2((double)p->min_p), 0x1p-100) : 0.0f;
+    slot->min_p = p->min_p > 0.0f ? (float)fmax(-cls_log2((double)p->min_p), 0x1p-100) : 0.0f;
     slot->low = fmaxf(0.0f, p->temperature - p->dynatemp_range);
     slot->span = (p->temperature + p->dynatemp_range) - slot->low;
     slot->low = cls_flush_subnormal(slot->low);

@@ -77,6 +77,14 @@ int32_t cls_bits_q20(float x);
 /* Returns x, or 0 if x is subnormal: devices may flush subnormals. */
 static inline float cls_flush_subnormal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 
+/* ---------------------------------------------------------- logarithm.c */
+
+/* log2(x): -inf of 0 and of what is less. */
+double cls_log2(double x);
+
+/* base^exponent: +inf where it is far beyond the floats. `base` is at least 1. */
+double cls_power(float base, uint32_t exponent);
+
 /* ------------------------------------------------------------- infill.c */
 
 /* Checks the tables of the infill stage. Fails if an id is not a token, if prefix_of has a cycle,

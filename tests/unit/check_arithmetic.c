@@ -285,6 +285,63 @@ START_TEST(logarithm)
 }
 END_TEST
 
+/* What the host makes of parameters: the logarithm and the power in place of the C library's. */
+START_TEST(logarithm_of_parameters)
+{
+    ck_assert(cls_log2(0.0) == -HUGE_VAL && cls_log2(HUGE_VAL) == HUGE_VAL && cls_log2(1.0) == 0.0);
+    const uint32_t step = fixture_by_size(99991, 9973, 997);
+    for (uint32_t bits = 1; bits < CLS_INF_BITS; bits += step) {
+        const double x = CLS_AS_F32((int32_t)bits);
+        const long double exact = log2l((long double)x), error = cls_log2(x) - exact;
+        ck_assert_msg(fabsl(error) <= fabsl(exact) * 0x1p-51L, "log2 of %a is off by %Lg", x,
+                      error);
+    }
+}
+END_TEST
+
+START_TEST(power_of_parameters)
+{
+    rng r = {fixture_seed() + 8};
+    ck_assert(cls_power(3.0f, 0) == 1.0 && cls_power(1.0f, UINT32_MAX) == 1.0);
+    ck_assert(cls_power(2.0f, 127) == 0x1p127 && cls_power(1e30f, 9) >= 1e270);
+    for (uint32_t i = 0; i < trials(); i++) {
+        const float base = (float)(1.0 + rng_unit(&r) * (i % 2 != 0 ? 4.0 : 0.01));
+        const double most = base > 1.0f ? 88.0 / log(base) : 100.0;
+        const uint32_t exponent = rng_below(&r, most < 1e6 ? (uint32_t)most + 1 : 1000000);
+        const long double exact = powl(base, exponent), error = cls_power(base, exponent) - exact;
+        ck_assert_msg(fabsl(error) <= exact * 0x1p-52L, "%a to the %u is off by %Lg", (double)base,
+                      (unsigned)exponent, error);
+    }
+}
+END_TEST
+
+/* Every machine and C library has these words: a digest of those of a grid of parameters. */
+START_TEST(words_of_parameters)
+{
+    uint64_t digest = 0;
+    for (uint32_t i = 0; i <= 100000; i++) {
+        const float x = (float)i / 100000.0f;
+        cls_params params;
+        cls_slot slot;
+        cls_params_init(&params);
+        params.min_p = params.top_a = params.xtc_threshold = x;
+        params.xtc_probability = 1.0f;
+        params.dry_multiplier = 0.1f + x;
+        params.dry_base = 1.0f + 3.0f * x;
+        ck_assert_int_eq(cls_slot_from_params(&params, 1000, &slot), CLS_OK);
+        const uint32_t most = cls_dry_max_exponent(&params);
+        digest = cls_hash_word(digest, (uint32_t)CLS_AS_I32(slot.min_p));
+        digest = cls_hash_word(digest, slot.top_a);
+        digest = cls_hash_word(digest, slot.xtc_depth);
+        digest = cls_hash_word(digest, most);
+        digest = cls_hash_word(digest, (uint32_t)CLS_AS_I32(cls_dry_penalty(&params, most)));
+        digest = cls_hash_word(digest, (uint32_t)CLS_AS_I32(cls_dry_penalty(&params, most / 3)));
+    }
+    ck_assert_msg(digest == UINT64_C(0x933db4eefce21629), "the digest is %016llx",
+                  (unsigned long long)digest);
+}
+END_TEST
+
 /* Where rows begin: beyond 2^31 elements, 2^32 bytes, and as far as a size_t tells. */
 START_TEST(row_places)
 {
@@ -322,6 +379,9 @@ int main(void)
     add_test(top_p_targets);
     add_test(depth_keys);
     add_test(logarithm);
+    add_test(logarithm_of_parameters);
+    add_test(power_of_parameters);
+    add_test(words_of_parameters);
     add_test(row_places);
     return fixture_end();
 }
