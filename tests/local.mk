@@ -53,8 +53,8 @@ first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 short_scripts += tests/scripts/groups.sh tests/scripts/judge.sh
-# clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh. The
-# quick set runs them in one process (all_texts).
+# clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh. All sets
+# but the full one run them in one process for each way (all_texts).
 all_texts = tests/scripts/texts.sh
 texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run \
 	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run \
@@ -69,7 +69,7 @@ endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
 check-long:
-	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(short_tests) $(short_scripts) $(texts)'
+	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(all_texts) $(more_tests) $(short_tests) $(short_scripts)'
 check-full:
 	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(texts) $(other_tests) $(package_tests)'
 check-host:

@@ -155,19 +155,21 @@ static inline void share_load(const row_logits *r, u32 i, u32 masked, FV *x)
     }
 }
 
-/* Loads a share of a tile of the given kind as the chain sees it; `least` as for load_v(). */
-#define SHARE_TRUNCATE(g) x[g] = truncate_v(r, i + SHARE_OFFSET(g), x[g]);
+/* Loads a share of a tile of the given kind as the chain sees it; `least` as for load_v(). What is
+ * not raw is loaded one vector after another, by code that is there once: search-row would have 407
+ * KB of code on sm_90 and spill 2,544 bytes. */
 static inline __attribute__((always_inline)) void load_share(const row_logits *r, u32 i, int kind,
                                                              f32 least, FV *x)
 {
-    share_load(r, i, kind == TILE_CHECKED ? r->masked : 0u, x);
-    if (kind == TILE_RAW)
+    if (kind == TILE_RAW) {
+        share_load_raw(r, i, x);
         return;
-    CLS_EACH_4(SHARE_CLEAN)
-    if (r->adjustments && share_is_adjusted(r, i))
-        share_adjust(r, i, least, x);
-    if (r->truncated) {
-        CLS_EACH_4(SHARE_TRUNCATE)
+    }
+    CLS_EACH_4(SHARE_NONE)
+    SHORT_LOOP
+    for (u32 j = 0; j < UNROLL; j++) {
+        const FV y = load_v(r, i + SHARE_OFFSET(j), kind, least);
+        CLS_EACH_4(SHARE_SET)
     }
 }
 
