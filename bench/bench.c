@@ -120,8 +120,8 @@ static int measure_steps(bench_run *run, const bench_case *c, bench_result *resu
     cli_progress("%s: verifying", c->name);
     if (c->drafts != BENCH_STEP)
         return bench_verify_drafts(setup, c, result);
-    if (bench_make_kept(setup, c) || bench_make_sampler(setup, bench_window(c)) ||
-        bench_write_mask(setup, c->mask) || bench_verify(setup, c))
+    if (bench_make_kept(setup, c) || bench_write_mask(setup, c->mask) ||
+        bench_make_sampler(setup, bench_window(c)) || bench_verify(setup, c))
         return 1;
     cli_progress("%s: timing", c->name);
     return setup->shards != 0 ? bench_time_shards(setup, c, result)

@@ -48,6 +48,7 @@ typedef struct bench_setup {
     size_t size;         /* bytes of the logits with the padding */
     int32_t *mask_words; /* the mask on the host: [batch, ceil(vocab / 32)] */
     cls_buffer mask;
+    bool masks;         /* a case has written the mask, and samplers are made for one */
     cls_buffer tokens;  /* [batch], then the statuses, [batch] */
     cls_buffer kept;    /* [batch, up to vocab]: kept sets; absent: no case wrote any so far */
     int32_t *likeliest; /* [batch + spare]: each row's likeliest token */
@@ -277,7 +278,8 @@ const cls_params *bench_params(const bench_case *c);
 int bench_open_setup(bench_setup *setup);
 void bench_close_setup(bench_setup *setup);
 
-/* Fill the rows and their histories, and the mask, on host and device. */
+/* Fill the rows and their histories, and the mask, on host and device. The first mask destroys a
+ * sampler that takes none. */
 int bench_write_rows(bench_setup *setup, bench_rows kind);
 int bench_write_mask(bench_setup *setup, bench_mask kind);
 

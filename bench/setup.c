@@ -69,10 +69,10 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     options.max_rows = setup->batch;
     options.max_history = window;
     options.dtypes = 1u << setup->dtype;
-    options.features = setup->features != 0
-                           ? setup->features
-                           : CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
-                                 (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
+    options.features = setup->features != 0 ? setup->features
+                                            : CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST |
+                                                  (setup->masks ? CLS_FEATURE_MASK : 0u) |
+                                                  (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
     const cls_status status = cls_sampler_create(setup->on->context, &options, sampler);
     if (!bench_is_host(setup)) /* the host compiles nothing */
         cli_compile_done(status);
@@ -174,6 +174,11 @@ int bench_write_mask(bench_setup *setup, bench_mask kind)
 {
     if (kind == BENCH_ALL)
         return 0;
+    if (!setup->masks) { /* only a case with masks compiles the programs that read them */
+        cls_sampler_destroy(setup->sampler);
+        setup->sampler = NULL;
+        setup->masks = true;
+    }
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
     return write_buffer(setup, &setup->mask, mask_size(setup), setup->mask_words,
                         "bench: writing the mask");

@@ -12,7 +12,7 @@ function page_label(file) {
 # What stands between backticks: a link, code in which Doxygen finds functions and structs, or code.
 # Doxygen takes a single quote for the end of code.
 function code(text,    header) {
-    if (text ~ /^(doc\/[a-z]+|HACKING)\.md$/)
+    if (text ~ /^(doc\/[a-z]+|[A-Z]+)\.md$/)
         return "[" text "](@ref " page_label(text) ")"
     header = text
     sub(/^include\//, "", header)
@@ -68,7 +68,7 @@ function page_line(line,    slug) {
     # A link to a file is [path], whose place stands at the end of the page.
     if (line ~ /^\[[^ ]*\]: [^:]*$/)
         return ""
-    while (match(line, /\[([A-Za-z0-9_.-]+\/[A-Za-z0-9_.\/-]*|HACKING\.md)\]/))
+    while (match(line, /\[([A-Za-z0-9_.-]+\/[A-Za-z0-9_.\/-]*|[A-Z]+\.md)\]/))
         line = substr(line, 1, RSTART - 1) "`" substr(line, RSTART + 1, RLENGTH - 2) "`" \
             substr(line, RSTART + RLENGTH)
     line = text_of(line)

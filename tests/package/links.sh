@@ -7,7 +7,7 @@
 srcdir=$(cd "${srcdir-.}" && pwd)
 . "$srcdir/tests/support/checks.sh"
 cd "$srcdir" || exit 99
-pages=$(ls README.md HACKING.md ./*/*.md ./*/*/*.md | grep -v '^\./\(build\|packaging\)')
+pages=$(ls ./*.md ./*/*.md ./*/*/*.md | grep -v '^\./\(build\|packaging\)')
 for page in $pages; do
     awk -v page="$page" -v folder="$(dirname "$page")" '
     # Code: blocks, and what stands between backticks.
