@@ -36,6 +36,7 @@ done <commands
 if [ "$devices" != host ]; then
     check "devices" "$clsample" devices
     check "devices --json" "$clsample" devices --json
+    says "devices --json" '"arithmetic": 1' out
 fi
 OCL_ICD_VENDORS=$PWD/nothing/ refused "no OpenCL device found; install a device's driver" devices
 OCL_ICD_VENDORS=$PWD/nothing/ exits 1 "devices --json" "$clsample" devices --json
