@@ -347,7 +347,7 @@ static void print_difference(command *c, run_side *side, run_script *script, con
     run_text t = {NULL, 0};
     printf("%s: %s\n", name, d->text);
     if (c->shrinks)
-        run_shrink(host, side, script, d);
+        run_shrink(host, side, script, 3600, d);
     printf("%s\nThis differs in the statement behind >:\n\n", d->text);
     host->reference = NULL;
     run_script_on(host, script);

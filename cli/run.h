@@ -498,9 +498,10 @@ bool run_is_faulty(const run_side *host, run_difference *d);
 /* Describes an element of four bytes, a number or a float. */
 void run_describe_element(const run_record *r, size_t i, char text[64]);
 
-/* Leaves out statements, in ever smaller parts, as long as the rest fails; then words. side NULL:
- * by a test's judge. */
-void run_shrink(run_side *host, run_side *side, run_script *script, run_difference *d);
+/* Leaves out rows of steps, then statements, in ever smaller parts, as long as the rest fails, then
+ * words, for so many seconds. side NULL: by a test's judge. */
+void run_shrink(run_side *host, run_side *side, run_script *script, uint32_t seconds,
+                run_difference *d);
 
 /* Appends a script that the host has run, with a mark at the statement that differs. */
 void run_add_script(const run_side *host, const run_script *script, const run_difference *d,

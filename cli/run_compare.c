@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "run.h"
 
@@ -144,12 +145,54 @@ static bool fails(run_side *host, run_side *side, const run_script *script, run_
     return side == NULL ? run_is_faulty(host, d) : run_sides_differ(host, side, d);
 }
 
-void run_shrink(run_side *host, run_side *side, run_script *script, run_difference *d)
+/* Lets steps that name no slots sample one slot alone, so that the other requests can go. */
+static void shrink_rows(run_side *host, run_side *side, run_script *script, run_difference *d)
 {
+    char slot[16];
+    run_statement *const all = cli_alloc(script->count, sizeof *all);
+    const run_script less = {.path = script->path, .statement = all, .count = script->count};
+    uint32_t slots = 0;
+    memcpy(all, script->statement, script->count * sizeof *all);
+    for (uint32_t i = 0; i < script->count; i++) {
+        run_statement *const s = &all[i];
+        if (strcmp(s->verb, "sampler") == 0)
+            slots = run_count(s, "slots", 1);
+        if (strcmp(s->verb, "step") != 0 || run_find(s, "") != NULL || run_find(s, "slots") != NULL)
+            continue;
+        s->word = cli_alloc(s->words + (size_t)1, sizeof *s->word);
+        memcpy(s->word, script->statement[i].word, s->words * sizeof *s->word);
+        s->word[s->words++] = (run_word){"slots", slot};
+    }
+    for (uint32_t k = 0; k < slots && k < 64; k++) {
+        const void *const memory = cli_memory();
+        run_difference other;
+        snprintf(slot, sizeof slot, "%" PRIu32, k);
+        const bool found = fails(host, side, &less, &other);
+        cli_memory_end(memory);
+        if (!found)
+            continue;
+        char *const kept = cli_alloc(sizeof slot, 1);
+        memcpy(kept, slot, sizeof slot);
+        for (uint32_t i = 0; i < script->count; i++)
+            for (uint32_t w = 0; w < all[i].words; w++)
+                if (all[i].word[w].value == slot)
+                    all[i].word[w].value = kept;
+        memcpy(script->statement, all, script->count * sizeof *all);
+        *d = other;
+        return;
+    }
+}
+
+void run_shrink(run_side *host, run_side *side, run_script *script, uint32_t seconds,
+                run_difference *d)
+{
+    const time_t until = time(NULL) + (time_t)seconds;
     run_statement *const kept = cli_alloc(script->count, sizeof *kept);
     uint32_t tries = 0;
-    for (uint32_t part = script->count / 2; part >= 1 && tries < 400; part /= 2)
-        for (uint32_t from = 1; from < script->count && tries < 400;) {
+    shrink_rows(host, side, script, d);
+    for (uint32_t part = script->count / 2; part >= 1 && tries < 400 && time(NULL) <= until;
+         part /= 2)
+        for (uint32_t from = 1; from < script->count && tries < 400 && time(NULL) <= until;) {
             const uint32_t n = part < script->count - from ? part : script->count - from;
             const run_script less = {
                 .path = script->path, .statement = kept, .count = script->count - n};
@@ -169,7 +212,8 @@ void run_shrink(run_side *host, run_side *side, run_script *script, run_differen
             cli_memory_end(memory);
         }
     for (uint32_t i = 0; i < script->count; i++)
-        for (uint32_t w = script->statement[i].words; w-- > 0 && tries < 1000; tries++) {
+        for (uint32_t w = script->statement[i].words;
+             w-- > 0 && tries < 1000 && time(NULL) <= until; tries++) {
             run_statement *const s = &script->statement[i];
             const run_word word = s->word[w];
             const void *const memory = cli_memory();
