@@ -8,10 +8,17 @@
 . "$(dirname "$0")/command.sh"
 
 # ------------------------------------------------------------------ what is refused
-refused "--minutes: 0 is not a time" accept --minutes 0
-refused "--limit: 0 is not a time" accept --limit 0
-refused "--json: 'nothing/a.json' cannot be written: " accept --json nothing/a.json
-refused "the host is what devices are compared with" accept --device host
+refuses() { # PATTERN OPTION...: it cannot run, and says so in one sentence
+    pattern=$1
+    shift
+    exits 2 "$*" "$clsample" accept "$@"
+    says "$*" "^clsample: $pattern" err
+    is "$*: sentences" "$(wc -l <err | tr -d ' ')" 1
+}
+refuses "--minutes: 0 is not a time" --minutes 0
+refuses "--limit: 0 is not a time" --limit 0
+refuses "--json: 'nothing/a.json' cannot be written: " --json nothing/a.json
+refuses "--device: the host is what devices are compared with" --device host
 exits 2 "no OpenCL" env OCL_ICD_VENDORS="$PWD/nothing/" "$clsample" accept --json none.json
 says "no OpenCL" "no OpenCL device found" err
 says "no OpenCL: the report" '"state": "could not run"' none.json
@@ -21,8 +28,9 @@ says "no such device" "--device: there is no device 99; the devices are 0" err
 
 # ----------------------------------------------------------------- a device with faults
 
-# A layer over OpenCL and the library. ACCEPT_AT: the number of the build at which a driver hangs or
-# aborts. ACCEPT_SEED: requests with a top_k of 200 draw other tokens on a device.
+# A layer over OpenCL and the library. ACCEPT_FAULT: the driver hangs or aborts at the fourth build,
+# or requests with a top_k of 200 draw other tokens on a device. ACCEPT_LITTLE: the device has
+# little memory.
 cat >faults.c <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -95,16 +103,19 @@ void cls_sampler_destroy(cls_sampler *sampler) /* handles come again */
     ((void (*)(cls_sampler *))dlsym(RTLD_NEXT, "cls_sampler_destroy"))(sampler);
 }
 END
-accept() { "$clsample" accept ${programs:+--cache-dir "$programs"} --json report.json "$@"; }
+accept() {
+    "$clsample" accept ${CLS_TEST_PROGRAMS:+--cache-dir "$CLS_TEST_PROGRAMS"} \
+        --json report.json "$@"
+}
 faulty() { # FAULT OPTION...
     fault=$1
     shift
     env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$PWD/faults.so" \
-        ACCEPT_FAULT="$fault" "$clsample" accept ${programs:+--cache-dir "$programs"} \
-        --json report.json "$@"
+        ACCEPT_FAULT="$fault" "$clsample" accept \
+        ${CLS_TEST_PROGRAMS:+--cache-dir "$CLS_TEST_PROGRAMS"} --json report.json "$@"
 }
 
-# The right device first: it stores the programs that the others load.
+# The right device first: its driver keeps what it compiles for the others.
 exits 0 "a right device" accept --minutes 1
 says "a right device" '^accepted: all results are the host.s$' out
 says "a right device: its steps" 'a step of 64 rows of 128256 tokens takes 0[.][0-9]* s' out
