@@ -552,5 +552,5 @@ int accept_shape(const accept_job *job)
     if (test_programs(context) || test_cases(context))
         return 1;
     accept_names_agree();
-    return test_steps(t) || test_texts(t, seconds() + job->seconds);
+    return test_texts(t, seconds() + job->seconds) || test_steps(t);
 }

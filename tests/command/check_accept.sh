@@ -127,7 +127,7 @@ is "a right device: no file beside" "$(ls report.json*)" report.json
 
 # shellcheck disable=SC2086 # a list of libraries
 if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o faults.so \
-    faults.c -ldl ${OPENCL_LIBS:--lOpenCL} 2>cc.err; then
+    faults.c -ldl -Wl,--no-as-needed ${OPENCL_LIBS:--lOpenCL} 2>cc.err; then
     exits 1 "a hang" faulty hang --minutes 1 --limit 20
     says "a hang" '^the driver hangs: nothing came for 20 s after: [a-z-]* is compiled$' out
     says "a hang: its program" '^program: [a-z][a-z-]*$' out
