@@ -103,10 +103,12 @@ void cls_sampler_destroy(cls_sampler *sampler) /* handles come again */
     ((void (*)(cls_sampler *))dlsym(RTLD_NEXT, "cls_sampler_destroy"))(sampler);
 }
 END
+# shellcheck disable=SC2317 # exits calls it
 accept() {
     "$clsample" accept ${CLS_TEST_PROGRAMS:+--cache-dir "$CLS_TEST_PROGRAMS"} \
         --json report.json "$@"
 }
+# shellcheck disable=SC2317 # exits calls it
 faulty() { # FAULT OPTION...
     fault=$1
     shift

@@ -26,7 +26,7 @@ done
 # Each command has its page, which clsample.1 names.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
-is "commands" "$(wc -l <commands | tr -d ' ')" 6
+is "commands" "$(wc -l <commands | tr -d ' ')" 7
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
