@@ -40,6 +40,10 @@ has_version() { # FILE VALUE
 
 agree $header CLS_VERSION_NUMBER "$(first $header '#define CLS_VERSION_NUMBER \([0-9]*\)')" \
     CLS_VERSION_STRING "$(echo "$version" | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')"
+arithmetic=$(first $header '#define CLS_ARITHMETIC_VERSION \([0-9]*\) .*')
+agree doc/arithmetic.md "arithmetic's version" \
+    "$(sed -n 's/^This is \*\*version \([0-9]*\)\*\* of the arithmetic.*/\1/p' doc/arithmetic.md)" \
+    $header "$arithmetic"
 grep -q "^AC_INIT(\[clsample\], m4_esyscmd_s(\[sh build-aux/version.sh $header\])" configure.ac ||
     complain "configure.ac's AC_INIT does not take the version from $header."
 has_version NEWS "$(sed -n '1s/^clsample \([^ ]*\) (.*)$/\1/p' NEWS)"

@@ -23,6 +23,7 @@ int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_run(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
+int cls_cmd_accept(int argc, char **argv);
 void cli_params_help(void); /* clsample help params, cli/request.c */
 
 /* ------------------------------------------------------- errors, cli/errors.c */
@@ -81,6 +82,11 @@ void cli_progress_begin(const char *name);
 __attribute__((format(printf, 1, 2)))
 #endif
 void cli_progress(const char *format, ...);
+
+#if !defined(_WIN32)
+/* fork(), while no other thread says anything. The new process says nothing of itself. */
+int cli_progress_fork(void);
+#endif
 
 /* ------------------------------------------------------- memory, cli/memory.c */
 
@@ -226,6 +232,9 @@ const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is u
  * kernels. NULL: the library failed. */
 json_t *cli_shape_json(const cls_context *context);
 
+/* What each program got, as cls_context_program() has it. */
+json_t *cli_programs_json(const cls_context *context);
+
 /* ----------------------------------------------- one device, cli/device_open.c */
 
 /* An open device: the OpenCL objects and the library's context. */
@@ -279,6 +288,9 @@ bool cli_on_host(const char *device);
 /* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
  * options->cache_dir is not usable and warns if that directory is read-only. */
 void cli_find_device(const char *which, const cls_context_options *options, cli_target *target);
+
+/* Is called before each program is compiled, where a command wants to know; or NULL. */
+extern void (*cli_compiling)(const char *program);
 
 /* Create the OpenCL context with a queue of these properties (0: none), then the library's
  * context, which compiles kernels. After a failure cli_close() frees what was created. */

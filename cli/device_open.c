@@ -103,10 +103,14 @@ static uint32_t select_device(const char *which, const cli_devices *list)
 
 static char build_log[1 << 16];
 
+void (*cli_compiling)(const char *program);
+
 /* Nothing is told while the programs are tried, in which PoCL compiles them: 10 s for all. */
 static void show_progress(void *user, const char *program, uint32_t done, uint32_t count)
 {
     (void)user;
+    if (cli_compiling != NULL)
+        cli_compiling(program);
     cli_progress("kernels: %s, %" PRIu32 " of %" PRIu32 "%s", program, done + 1, count,
                  done + 1 == count ? ", then all are tried" : "");
 }

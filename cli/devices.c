@@ -86,17 +86,17 @@ static void describe(cl_device_id id, json_t *platform, const cls_context_option
         "opencl_c", text_of(id, CL_DEVICE_OPENCL_C_VERSION), "driver",
         text_of(id, CL_DRIVER_VERSION), "usable", device->usable, "default", 0);
     device->name = cli_string(device->json, "name");
-    json_object_update(device->json,
-                       device->usable
-                           ? json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "compute_units",
-                                       (json_int_t)info.compute_units, "max_work_group",
-                                       (json_int_t)info.max_work_group, "local_mem_size",
-                                       (json_int_t)info.local_mem_size, "work_group",
-                                       (json_int_t)info.work_group, "vector",
-                                       (json_int_t)info.vector, "shortlist",
-                                       (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier),
-                                       "subgroups", cli_subgroups_name(info.subgroups))
-                           : json_pack("{s:o}", "reason", cli_text(cli_reason())));
+    json_object_update(
+        device->json,
+        device->usable
+            ? json_pack(
+                  "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I}", "compute_units",
+                  (json_int_t)info.compute_units, "max_work_group", (json_int_t)info.max_work_group,
+                  "local_mem_size", (json_int_t)info.local_mem_size, "work_group",
+                  (json_int_t)info.work_group, "vector", (json_int_t)info.vector, "shortlist",
+                  (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier), "subgroups",
+                  cli_subgroups_name(info.subgroups), "arithmetic", (json_int_t)info.arithmetic)
+            : json_pack("{s:o}", "reason", cli_text(cli_reason())));
 }
 
 static void add_platform(cl_platform_id platform, const cls_context_options *options,
@@ -162,12 +162,29 @@ json_t *cli_shape_json(const cls_context *context)
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_context_info(context, &info) != CLS_OK)
         return NULL;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group",
-                     (json_int_t)info.work_group, "row_group", (json_int_t)info.row_group, "vector",
-                     (json_int_t)info.vector, "shortlist", (json_int_t)info.shortlist,
-                     "groups_per_unit", (json_int_t)info.groups_per_unit, "tier",
-                     cli_tier_name(info.tier), "subgroups", cli_subgroups_name(info.subgroups),
-                     "origin", cli_origin_name(info.origin));
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:I}", "work_group", (json_int_t)info.work_group,
+        "row_group", (json_int_t)info.row_group, "vector", (json_int_t)info.vector, "shortlist",
+        (json_int_t)info.shortlist, "groups_per_unit", (json_int_t)info.groups_per_unit, "tier",
+        cli_tier_name(info.tier), "subgroups", cli_subgroups_name(info.subgroups), "origin",
+        cli_origin_name(info.origin), "arithmetic", (json_int_t)info.arithmetic);
+}
+
+json_t *cli_programs_json(const cls_context *context)
+{
+    json_t *const array = json_array();
+    cls_program_info p = {.struct_size = sizeof p};
+    for (uint32_t i = 0; cls_context_program(context, i, &p) == CLS_OK; i++)
+        json_array_append_new(
+            array,
+            json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
+                      cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
+                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups),
+                      "seconds", p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size,
+                      "private_mem_bytes", (json_int_t)p.private_mem_size, "max_work_group",
+                      (json_int_t)p.max_work_group, "preferred_multiple",
+                      (json_int_t)p.preferred_multiple));
+    return array;
 }
 
 /* ------------------------------------------------------------------- the command */

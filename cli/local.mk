@@ -5,6 +5,7 @@ command_without_errors = cli/progress.c cli/memory.c cli/options.c cli/print.c c
 	cli/devices.c cli/sample.c \
 	cli/explain.c cli/explain_stages.c cli/inputs.c cli/run.c cli/run_text.c cli/run_data.c \
 	cli/run_side.c cli/run_inputs.c cli/run_calls.c cli/run_drafts.c cli/run_slots.c cli/run_random.c cli/run_why.c \
+	cli/run_compare.c cli/accept.c cli/accept_child.c cli/accept_names.c cli/accept_work.c \
 	cli/selftest.c bench/parallel.c bench/rows.c bench/setup.c bench/floor.c bench/host.c bench/measure.c \
 	bench/events.c bench/drafts.c bench/shards.c bench/requests.c bench/serving.c bench/start.c \
 	bench/table.c bench/bench.c \

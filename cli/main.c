@@ -18,6 +18,7 @@ static const struct command {
     {"bench", cls_cmd_bench, "measure the speed of a device, and find the fastest shape for it", 1},
     {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers",
      2},
+    {"accept", cls_cmd_accept, "compare a new device with the host at production sizes", 2},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

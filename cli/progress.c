@@ -52,3 +52,15 @@ void cli_progress(const char *format, ...)
     if (command != NULL && isatty(STDERR_FILENO) && (shown || *doing != '\0'))
         fprintf(stderr, "\033[K%s\r", doing);
 }
+
+#if !defined(_WIN32)
+int cli_progress_fork(void)
+{
+    pthread_mutex_lock(&lock);
+    const pid_t child = fork();
+    if (child == 0)
+        command = NULL;
+    pthread_mutex_unlock(&lock);
+    return (int)child;
+}
+#endif

@@ -196,7 +196,7 @@ void cli_log_check(const cli_request *q)
 void cli_log_write(const char *path, const cli_request *q, const cli_results *a)
 {
     run_text t = {NULL, 0};
-    run_add(&t, "version %s\n", cls_version());
+    run_add(&t, "version %s arithmetic=%" PRIu32 "\n", cls_version(), cls_arithmetic_version());
     cli_request_write(q, "", true, &t);
     for (uint32_t d = 0; d < a->draws; d++) {
         write_step(q, d, &t);

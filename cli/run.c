@@ -13,113 +13,6 @@
 enum { EQUAL, DIFFERENT }; /* exit statuses, beside cli_failure */
 enum { MOST_SIDES = 64 };
 
-/* ----------------------------------------------------------------- comparisons */
-
-/* A difference between what two sides wrote. */
-typedef struct difference {
-    uint32_t statement;
-    char text[1000];
-} difference;
-
-/* Whether two floats differ by more than the last bits. */
-static bool is_far(const unsigned char *a, const unsigned char *b)
-{
-    int32_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    const int64_t apart = (int64_t)x - y;
-    return apart > 4 || apart < -4;
-}
-
-static void describe_element(const run_record *r, size_t i, char text[64])
-{
-    int32_t n;
-    float x;
-    memcpy(&n, r->bytes + 4 * i, sizeof n);
-    memcpy(&x, r->bytes + 4 * i, sizeof x);
-    if (n > -100000 && n < 10000000)
-        snprintf(text, 64, "%" PRId32, n);
-    else
-        snprintf(text, 64, "%.9g (0x%08" PRIx32 ")", (double)x, (uint32_t)n);
-}
-
-/* Whether two sentences differ; their numbers may be of slots and addresses, which do. */
-static bool sentences_differ(const run_record *a, const run_record *b)
-{
-    size_t i = 0, k = 0;
-    for (;; i++, k++) {
-        while (i < a->size && isdigit(a->bytes[i]))
-            i++;
-        while (k < b->size && isdigit(b->bytes[k]))
-            k++;
-        if (i >= a->size || k >= b->size)
-            return (i >= a->size) != (k >= b->size);
-        if (a->bytes[i] != b->bytes[k])
-            return true;
-    }
-}
-
-/* Describes how two records differ; returns false if they do not. */
-static bool records_differ(const run_record *a, const run_record *b, const run_side *on,
-                           char text[400])
-{
-    const char *const side = on->name;
-    char is[64], should[64];
-    if (strcmp(a->name, b->name) != 0 || a->statement != b->statement) {
-        snprintf(text, 400, "%s: %s was written, and %s on the host", side, b->name, a->name);
-        return true;
-    }
-    if (strcmp(a->name, "refusal") == 0) {
-        snprintf(text, 400, "%s: \"%.*s\", on the host \"%.*s\"", side, (int)b->size,
-                 (const char *)b->bytes, (int)a->size, (const char *)a->bytes);
-        return sentences_differ(a, b);
-    }
-    if (a->size != b->size) {
-        snprintf(text, 400, "%s: %s has %zu bytes, on the host %zu", side, a->name, b->size,
-                 a->size);
-        return true;
-    }
-    for (size_t i = 0; i < a->size / 4; i++) {
-        if (memcmp(a->bytes + 4 * i, b->bytes + 4 * i, 4) == 0 ||
-            (a->near && !is_far(a->bytes + 4 * i, b->bytes + 4 * i)))
-            continue;
-        describe_element(b, i, is);
-        describe_element(a, i, should);
-        if (a->width > 1)
-            snprintf(text, 400, "%s: %s, row %zu, element %zu is %s, on the host %s", side, a->name,
-                     i / a->width, i % a->width, is, should);
-        else
-            snprintf(text, 400, "%s: %s, element %zu is %s, on the host %s", side, a->name, i, is,
-                     should);
-        return true;
-    }
-    const size_t rest = a->size / 4 * 4;
-    snprintf(text, 400, "%s: the last bytes of %s differ", side, a->name);
-    return memcmp(a->bytes + rest, b->bytes + rest, a->size - rest) != 0;
-}
-
-static bool sides_differ(const run_side *host, const run_side *side, difference *d)
-{
-    uint32_t records = host->records; /* of the statements before the side left the rest out */
-    while (side->left_out != NULL && records > 0 &&
-           host->record[records - 1].statement >= side->index)
-        records--;
-    for (uint32_t i = 0; i < records || i < side->records; i++) {
-        if (i >= records || i >= side->records) {
-            d->statement = i < records ? host->record[i].statement : side->record[i].statement;
-            snprintf(d->text, sizeof d->text, "%s: more or less was written", side->name);
-            return true;
-        }
-        d->statement = host->record[i].statement;
-        /* A slot is saved without the marks of tokens that new parameters have ceased to count. */
-        if (side->way == RUN_MOVED && strcmp(side->record[i].name, "saved") == 0)
-            continue;
-        if (records_differ(&host->record[i], &side->record[i], side, d->text))
-            return true;
-    }
-    return false;
-}
-
 /* --------------------------------------------------------------------- expected */
 
 static int32_t int_at(const run_record *r, size_t i)
@@ -243,19 +136,6 @@ static void explain_step(run_side *host, const run_script *script, uint32_t i, c
     }
 }
 
-/* Whether a test's judge has found something. */
-static bool is_faulty(const run_side *host, difference *d)
-{
-    for (uint32_t i = 0; i < host->records; i++)
-        if (strcmp(host->record[i].name, "fault") == 0) {
-            d->statement = host->record[i].statement;
-            snprintf(d->text, sizeof d->text, "%.*s", (int)host->record[i].size,
-                     (const char *)host->record[i].bytes);
-            return true;
-        }
-    return false;
-}
-
 /* Whether a number in a text is not the i-th element: one with a point is a float, near enough. */
 static bool element_differs(const run_record *r, size_t i, const char *want)
 {
@@ -300,7 +180,7 @@ static bool wrote_other(const run_side *host, const run_statement *s, uint32_t s
         }
         if (!element_differs(r, place, at))
             continue;
-        describe_element(r, place, is);
+        run_describe_element(r, place, is);
         run_add(t, ", row %zu, element %zu of %s is %s, but %.*s is expected", row, i - 1, name, is,
                 (int)strcspn(at, " \t,"), at);
         return true;
@@ -309,7 +189,7 @@ static bool wrote_other(const run_side *host, const run_statement *s, uint32_t s
 }
 
 /* Checks what the script expects. */
-static bool expectations_fail(run_side *host, const run_script *script, difference *d)
+static bool expectations_fail(run_side *host, const run_script *script, run_difference *d)
 {
     for (uint32_t i = 0; i < script->count; i++) {
         const run_statement *const s = &script->statement[i];
@@ -354,88 +234,6 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
         return true;
     }
     return false;
-}
-
-/* ---------------------------------------------------------------------- shrink */
-
-/* Whether a script still fails; side NULL: by a test's judge. */
-static bool fails(run_side *host, run_side *side, const run_script *script, difference *d)
-{
-    jmp_buf escape;
-    run_escape = &escape;
-    if (setjmp(escape) != 0) { /* what was left out is needed */
-        run_abandon(host);
-        if (side != NULL)
-            run_abandon(side);
-        run_escape = NULL;
-        return false;
-    }
-    run_script_on(host, script);
-    if (side != NULL) {
-        side->reference = host;
-        run_script_on(side, script);
-    }
-    run_escape = NULL;
-    return side == NULL ? is_faulty(host, d) : sides_differ(host, side, d);
-}
-
-/* Leaves out statements, in ever smaller parts, as long as the rest fails; then words. */
-static void shrink(run_side *host, run_side *side, run_script *script, difference *d)
-{
-    run_statement *const kept = cli_alloc(script->count, sizeof *kept);
-    uint32_t tries = 0;
-    for (uint32_t part = script->count / 2; part >= 1 && tries < 400; part /= 2)
-        for (uint32_t from = 1; from < script->count && tries < 400;) {
-            const uint32_t n = part < script->count - from ? part : script->count - from;
-            const run_script less = {
-                .path = script->path, .statement = kept, .count = script->count - n};
-            const void *const memory = cli_memory();
-            difference other;
-            memcpy(kept, script->statement, from * sizeof *kept);
-            memcpy(kept + from, script->statement + from + n,
-                   (script->count - from - n) * sizeof *kept);
-            tries++;
-            if (fails(host, side, &less, &other)) {
-                *d = other;
-                memcpy(script->statement, kept, less.count * sizeof *kept);
-                script->count = less.count;
-            } else {
-                from += n;
-            }
-            cli_memory_end(memory);
-        }
-    for (uint32_t i = 0; i < script->count; i++)
-        for (uint32_t w = script->statement[i].words; w-- > 0 && tries < 1000; tries++) {
-            run_statement *const s = &script->statement[i];
-            const run_word word = s->word[w];
-            const void *const memory = cli_memory();
-            difference other;
-            if (*word.key == '\0' || strcmp(s->verb, "sampler") == 0 ||
-                strcmp(word.key, "slots") == 0 || strcmp(word.key, "from") == 0 ||
-                strcmp(word.key, "drafts") == 0 || strcmp(word.key, "tokens") == 0)
-                continue;
-            memmove(s->word + w, s->word + w + 1, (s->words - w - 1) * sizeof *s->word);
-            s->words--;
-            if (fails(host, side, script, &other)) {
-                *d = other;
-            } else {
-                memmove(s->word + w + 1, s->word + w, (s->words - w) * sizeof *s->word);
-                s->word[w] = word;
-                s->words++;
-            }
-            cli_memory_end(memory);
-        }
-}
-
-static void print_script(const run_side *host, const run_script *script, const difference *d)
-{
-    for (uint32_t i = 0; i < script->count; i++) {
-        const run_statement *const s = &script->statement[i];
-        printf("  %s%s", i == d->statement ? "> " : "  ", s->verb);
-        for (uint32_t w = 0; w < s->words; w++)
-            printf(" %s%s%s", s->word[w].key, *s->word[w].key != '\0' ? "=" : "", s->word[w].value);
-        printf("%s\n", run_record_of(host, i, "refusal") != NULL ? " -> refused" : "");
-    }
 }
 
 /* --------------------------------------------------------------------- command */
@@ -543,28 +341,30 @@ static void open_sides(command *c)
 
 /* Prints a difference, and the script when it is as short as possible. */
 static void print_difference(command *c, run_side *side, run_script *script, const char *name,
-                             difference *d)
+                             run_difference *d)
 {
     run_side *const host = &c->side[0];
+    run_text t = {NULL, 0};
     printf("%s: %s\n", name, d->text);
     if (c->shrinks)
-        shrink(host, side, script, d);
+        run_shrink(host, side, script, 3600, d);
     printf("%s\nThis differs in the statement behind >:\n\n", d->text);
     host->reference = NULL;
     run_script_on(host, script);
-    print_script(host, script, d);
+    run_add_script(host, script, d, &t);
+    fputs(t.text, stdout);
 }
 
 /* Runs a script on all sides. Returns true, and prints why, if something differs. */
 static bool run_everywhere(command *c, run_script *script, const char *name)
 {
     run_side *const host = &c->side[0];
-    difference d;
+    run_difference d;
     host->reference = NULL;
     run_script_on(host, script);
     if (host->left_out != NULL)
         cli_die("%s: %s", name, host->left_out);
-    if (is_faulty(host, &d)) {
+    if (run_is_faulty(host, &d)) {
         print_difference(c, NULL, script, name, &d);
         return true;
     }
@@ -584,7 +384,7 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
         if (side->left_out != NULL && *c->left_out == '\0')
             snprintf(c->left_out, sizeof c->left_out, "; %s left out %s: %s", side->name, name,
                      side->left_out);
-        if (sides_differ(host, side, &d)) {
+        if (run_sides_differ(host, side, &d)) {
             print_difference(c, side, script, name, &d);
             return true;
         }

@@ -11,7 +11,8 @@
  *     run_slots.c   statements on slots, and the others
  *     run_random.c  makes texts of random calls
  *     run_why.c     says why a token of a log is not the one that is drawn
- *     run.c         the command: chooses sides, compares them, and shrinks a text that fails
+ *     run_compare.c compares sides, and shrinks a text that fails
+ *     run.c         the command: chooses sides, and checks what texts expect
  */
 #ifndef CLS_CLI_RUN_H
 #define CLS_CLI_RUN_H
@@ -479,6 +480,32 @@ void run_add_params(run_text *t, const cls_params *params);
 
 /* Appends the names of a status: " FORCED|STOPPED". */
 void run_add_status(run_text *t, int32_t status);
+
+/* ------------------------------------------------------------ cli/run_compare.c */
+
+/* A difference between what two sides wrote. */
+typedef struct run_difference {
+    uint32_t statement;
+    char text[1000];
+} run_difference;
+
+/* Whether a side that has run the host's script wrote something else; *d describes the first. */
+bool run_sides_differ(const run_side *host, const run_side *side, run_difference *d);
+
+/* Whether a test's judge has found something. */
+bool run_is_faulty(const run_side *host, run_difference *d);
+
+/* Describes an element of four bytes, a number or a float. */
+void run_describe_element(const run_record *r, size_t i, char text[64]);
+
+/* Leaves out rows of steps, then statements, in ever smaller parts, as long as the rest fails, then
+ * words, for so many seconds. side NULL: by a test's judge. */
+void run_shrink(run_side *host, run_side *side, run_script *script, uint32_t seconds,
+                run_difference *d);
+
+/* Appends a script that the host has run, with a mark at the statement that differs. */
+void run_add_script(const run_side *host, const run_script *script, const run_difference *d,
+                    struct run_text *t);
 
 /* ---------------------------------------------------------------- cli/run_why.c */
 

@@ -439,6 +439,20 @@ static void compile_features(run_side *side, const run_statement *s)
 
 static void set_logits(run_side *side, const run_statement *s) { side->logits = s; }
 static void set_outputs(run_side *side, const run_statement *s) { side->outputs = s; }
+
+/* version N [arithmetic=N]: what wrote the text. Its tokens are those of one arithmetic. */
+static void check_version(run_side *side, const run_statement *s)
+{
+    (void)side;
+    run_check_keys(s, "arithmetic", NULL);
+    const uint64_t theirs = run_number(s, "arithmetic", cls_arithmetic_version());
+    if (theirs != cls_arithmetic_version())
+        run_die(s,
+                "the text is of arithmetic %" PRIu64 "; this library has arithmetic %" PRIu32
+                ", which may draw other tokens",
+                theirs, cls_arithmetic_version());
+}
+
 static void do_nothing(run_side *side, const run_statement *s) { (void)side, (void)s; }
 
 /* leave SIDE,...: leaves the rest of the script out on sides whose names begin so. */
@@ -467,7 +481,7 @@ static const struct verb {
     const char *keys;
 } verbs[] = {
     {"leave", leave, NULL, NULL},
-    {"version", do_nothing, NULL, NULL},
+    {"version", check_version, NULL, NULL},
     {"wrote", do_nothing, NULL, NULL},
     {"end", do_nothing, NULL, NULL},
     {"sampler", run_sampler, NULL, NULL},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample selftest: checks every stage on a device against known answers. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,24 +10,6 @@
 enum { DIFFERS = 1 };
 
 static double seconds(void) { return bench_clock() * 1e-6; }
-
-/* What each program got, as cls_context_program() has it. */
-static json_t *programs_json(const cls_context *context)
-{
-    json_t *const array = json_array();
-    cls_program_info p = {.struct_size = sizeof p};
-    for (uint32_t i = 0; cls_context_program(context, i, &p) == CLS_OK; i++)
-        json_array_append_new(
-            array,
-            json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
-                      cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
-                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups),
-                      "seconds", p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size,
-                      "private_mem_bytes", (json_int_t)p.private_mem_size, "max_work_group",
-                      (json_int_t)p.max_work_group, "preferred_multiple",
-                      (json_int_t)p.preferred_multiple));
-    return array;
-}
 
 /* Runs the self-test if *status is CLS_OK, and sets *status: {"cases", "failed", "seconds",
  * "stages"} and, if a call failed or a program computes wrong results, "error". */
@@ -68,7 +51,8 @@ static void print_device(const json_t *object)
             "shortlist {shortlist}\n"
             "tier      {tier}, sub-groups {subgroups}\n",
             shape);
-    printf("kernels   clsample %s, %s\n\n", cls_version(),
+    printf("kernels   clsample %s, arithmetic %" PRIu32 ", %s\n\n", cls_version(),
+           cls_arithmetic_version(),
            strcmp(origin, "source") == 0   ? "compiled from source"
            : strcmp(origin, "binary") == 0 ? "from a binary"
                                            : "from the cache");
@@ -106,7 +90,7 @@ static int test(const cli_target *target, bool json, double opened)
         print_device(object);
     cls_status status = cli_compile_done(cls_context_compile(target->context, 0, CLS_FEATURES_ALL));
     json_object_set_new(object, "compile_seconds", json_real(opened + seconds() - start));
-    json_object_set_new(object, "programs", programs_json(target->context));
+    json_object_set_new(object, "programs", cli_programs_json(target->context));
     json_object_update(object, run_selftest(target->context, &status));
     if (json)
         cli_print_json(object);

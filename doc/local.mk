@@ -7,7 +7,7 @@ dist_man3_MANS = doc/clsample.3 doc/clsample-head.3
 if BUILD_COMMAND
 dist_man_MANS = doc/clsample.1 doc/clsample-devices.1 doc/clsample-sample.1 \
 	doc/clsample-explain.1 doc/clsample-run.1 doc/clsample-bench.1 \
-	doc/clsample-selftest.1
+	doc/clsample-selftest.1 doc/clsample-accept.1
 endif
 EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/manual.css doc/manual.xml
 

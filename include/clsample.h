@@ -43,6 +43,8 @@
  * bit, on every device that rounds float32 to nearest even. The batch size, the index of the row,
  * the work-group size and the path through the kernels do not matter. Only integer arithmetic and
  * single float32 additions, subtractions and multiplications decide a token (doc/arithmetic.md).
+ * Their rules have a number: what it promises from one version to the next, see
+ * cls_arithmetic_version().
  *
  * Units and limits. Token ids are int32, from 0 to vocab - 1. Names that end in _size and offsets
  * are in bytes; strides are in elements. Arrays are row-major; [rows, vocab] has `rows` rows of

@@ -20,6 +20,7 @@ extern "C" {
 /* The version of this header, as text and as major * 10000 + minor * 100 + patch. */
 #define CLS_VERSION_STRING "0.12.0"
 #define CLS_VERSION_NUMBER 1200
+#define CLS_ARITHMETIC_VERSION 1 /* see cls_arithmetic_version() */
 
 /* ------------------------------------------------------------- annotations */
 
@@ -55,6 +56,19 @@ extern "C" {
  * newer than this header. The string is static. Any thread may call these. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_version(void);
 CLS_API uint32_t cls_version_number(void);
+
+/* Returns the CLS_ARITHMETIC_VERSION of the library that runs: the number of the rules that decide
+ * a token (doc/arithmetic.md). Libraries of one number get the same tokens, statuses and masses
+ * from the same calls, logits, parameters and random bits, whatever their version, device and
+ * shape. Libraries of two numbers need not, also if their interface is the same. A saved slot is
+ * loaded, and a log of the command is compared, only by a library of its number.
+ *
+ * What a version adds leaves the number as it is: a new stage, or a new parameter that is off by
+ * default. When a wrong token is mended, the number becomes the next one if contexts of the host
+ * got that token, too. If only some devices or drivers did, they broke the number's promise and
+ * keep it now, so the number stays. NEWS names the calls in both cases. Any thread may call this.
+ */
+CLS_API uint32_t cls_arithmetic_version(void);
 
 /* ------------------------------------------------------------------ status */
 

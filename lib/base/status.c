@@ -14,6 +14,8 @@ const char *cls_version(void) { return CLS_VERSION_STRING; }
 
 uint32_t cls_version_number(void) { return CLS_VERSION_NUMBER; }
 
+uint32_t cls_arithmetic_version(void) { return CLS_ARITHMETIC_VERSION; }
+
 const char *cls_status_name(cls_status status)
 {
     switch (status) {

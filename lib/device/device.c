@@ -376,6 +376,7 @@ void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *
     info.subgroups = shape->subgroups;
     info.host = (uint32_t)shape->host;
     info.origin = origin;
+    info.arithmetic = CLS_ARITHMETIC_VERSION;
     memcpy(callers, &info, size < sizeof info ? size : sizeof info);
 }
 

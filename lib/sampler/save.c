@@ -6,7 +6,10 @@
 
 #include <stdlib.h>
 
+/* The word of the format has the arithmetic's number less 1 in its upper half. Slots that older
+ * libraries saved have none there: they are of arithmetic 1. */
 #define FORMAT 7u
+#define FORMAT_WORD (FORMAT | (CLS_ARITHMETIC_VERSION - 1u) << 16)
 #define IN_CONTEXT_BIT 0x80000000u
 #define MOST_TOKENS 0x7fffffffu /* of a text that is loaded, so that the next ones have numbers */
 static const char slot_magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
@@ -456,7 +459,7 @@ static void write_forced(stream *b, const cls_host_slot *h)
 
 static void write_slot(stream *b, const cls_sampler *s, cls_host_slot *h)
 {
-    uint32_t head[] = {FORMAT, s->vocab, s->counts, s->history, s->rollback};
+    uint32_t head[] = {FORMAT_WORD, s->vocab, s->counts, s->history, s->rollback};
     uint8_t digest[CLS_DIGEST_SIZE] = {0};
     cls_params p = *h->params;
     if (p.grammar != NULL)
@@ -583,9 +586,13 @@ static cls_status read_header(stream *b, const cls_sampler *s)
     if (b->is_cut_short || memcmp(start, slot_magic, sizeof slot_magic) != 0)
         return damaged("bad slot_magic");
     put_u32(b, &theirs);
-    if (!b->is_cut_short && theirs != FORMAT)
+    if (!b->is_cut_short && (theirs & 0xffffu) != FORMAT)
         return cls_refuse("bytes are a slot saved in format %u; this library reads format %u",
-                          (unsigned)theirs, FORMAT);
+                          (unsigned)(theirs & 0xffffu), FORMAT);
+    if (!b->is_cut_short && theirs != FORMAT_WORD)
+        return cls_refuse("bytes are a slot of arithmetic %u; this library has arithmetic %u, "
+                          "which may draw other tokens",
+                          (unsigned)(theirs >> 16) + 1, (unsigned)CLS_ARITHMETIC_VERSION);
     uint64_t sum = 0;
     if (b->size < b->offset + sizeof sum)
         return damaged("they are cut short");

@@ -218,3 +218,9 @@ def text(pointer: Any) -> str:
 def library_version() -> str:
     """The version of libclsample, which may be newer than this package."""
     return text(lib.cls_version())
+
+
+def arithmetic_version() -> int:
+    """The number of the rules that decide a token. Libraries of one number get the same tokens from
+    the same calls, whatever their version and device."""
+    return int(lib.cls_arithmetic_version())

@@ -26,7 +26,7 @@ done
 # Each command has its page, which clsample.1 names.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
-is "commands" "$(wc -l <commands | tr -d ' ')" 6
+is "commands" "$(wc -l <commands | tr -d ' ')" 7
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
@@ -36,6 +36,7 @@ done <commands
 if [ "$devices" != host ]; then
     check "devices" "$clsample" devices
     check "devices --json" "$clsample" devices --json
+    says "devices --json" '"arithmetic": 1' out
 fi
 OCL_ICD_VENDORS=$PWD/nothing/ refused "no OpenCL device found; install a device's driver" devices
 OCL_ICD_VENDORS=$PWD/nothing/ exits 1 "devices --json" "$clsample" devices --json

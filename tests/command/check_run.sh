@@ -147,6 +147,12 @@ exits 1 "another seed and position" run bad.log
 sed 's/^version .*/version 0.0.1/;s/ -> ./ -> 3/' good.log >bad.log
 exits 1 "another version" run bad.log
 says "another version" "^the text was written by clsample 0.0.1; this is " out
+sed 's/arithmetic=1$/arithmetic=2/' good.log >bad.log
+exits 2 "another arithmetic" run bad.log
+says "another arithmetic" \
+    "line 1: the text is of arithmetic 2; this library has arithmetic 1, which may draw other" err
+sed 's/ arithmetic=1$//' good.log >older.log
+exits 0 "a log without the number" run older.log
 
 # One stage or ban after another: the first that removes token 3.
 removed() { # REASON OPTIONS

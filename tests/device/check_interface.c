@@ -117,6 +117,7 @@ START_TEST(defaults)
 
     ck_assert_str_eq(cls_version(), CLS_VERSION_STRING);
     ck_assert_uint_eq(cls_version_number(), CLS_VERSION_NUMBER);
+    ck_assert_uint_eq(cls_arithmetic_version(), CLS_ARITHMETIC_VERSION);
     unsigned major = 0, minor = 0, patch = 0;
     ck_assert_int_eq(sscanf(CLS_VERSION_STRING, "%u.%u.%u", &major, &minor, &patch), 3);
     ck_assert_uint_eq(CLS_VERSION_NUMBER, major * 10000 + minor * 100 + patch);

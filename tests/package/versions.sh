@@ -50,6 +50,8 @@ interface=$(sed -n 's/.*\[CLS_LIBRARY_VERSION\], \[\(.*\)\].*/\1/p' "$top/config
 version=$(sh "$top/build-aux/version.sh" "$top/include/clsample/base.h")
 refused include/clsample/base.h '/CLS_VERSION_NUMBER/s/[0-9]*$/7/' "base.h has .* 7, but"
 refused include/clsample/base.h '/CLS_VERSION_STRING/s/".*"/"1.0"/' "base.h has .* '1.0', but"
+refused include/clsample/base.h '/CLS_ARITHMETIC_VERSION [0-9]/s/[0-9]/7/' \
+    "arithmetic.md has the arithmetic's version 1, but .* 7"
 refused NEWS '1s/ [0-9.]* / 7.7.7 /' "NEWS has the version 7.7.7, but .* gives $version"
 refused NEWS '1s/(.*)/(soon)/' "NEWS has the date 'soon'"
 refused NEWS '1s/(.*)/(2999-01-01)/' "$debian/changelog has the date .*NEWS gives .*2999-01-01"

@@ -232,6 +232,10 @@ def test_requests_move(device, params):
         assert texts[0] == texts[1] and max(texts[0]) >= 0
 
 
+def test_arithmetic_has_a_number():
+    assert clsample.arithmetic_version() == HOST.info.arithmetic == 1
+
+
 # --------------------------------------------------------------- what only a device has
 
 

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample accept: whether a device gets the host's results at production sizes. The command itself
+ * never calls OpenCL: processes that it can end do, since drivers hang and abort.
+ *
+ *     accept.c        the command: shapes, the report, the verdict
+ *     accept_child.c  a process with a limit of time, and what it says
+ *     accept_names.c  in it: which program is compiled and which one runs
+ *     accept_work.c   in it: programs, the self-test, random calls, and steps ahead
+ */
+#ifndef CLS_CLI_ACCEPT_H
+#define CLS_CLI_ACCEPT_H
+
+#include "run.h"
+
+/* What a process does. */
+typedef struct accept_job {
+    const char *device; /* the value of --device, or NULL */
+    cls_context_options options;
+    double seconds;        /* for the random calls and the steps */
+    uint32_t seed;         /* of the random calls */
+    uint64_t most_logits;  /* of a step: what the device's memory allows */
+    uint32_t largest_rows; /* of a step, and tokens of a row; both smaller in small memory */
+    uint32_t largest_vocab;
+} accept_job;
+
+/* -------------------------------------------------------- cli/accept_child.c */
+
+/* How a process ended. */
+typedef enum accept_end {
+    ACCEPT_DONE,        /* its function returned 0 */
+    ACCEPT_DIFFERS,     /* it returned 1, after it has said what differs */
+    ACCEPT_FAILED,      /* it ended itself by a sentence */
+    ACCEPT_ABORTED,     /* by a signal */
+    ACCEPT_HANGS,       /* it said nothing for so long that it was ended */
+    ACCEPT_INTERRUPTED, /* Ctrl-C */
+    ACCEPT_NO_PROCESS   /* none could be made */
+} accept_end;
+
+/* Whether this system has such processes. */
+bool accept_can(void);
+
+/* Calls run(job) in a process of its own, and hear(of, key, value) in this one for each thing that
+ * it says. `text` becomes the last 4,000 bytes of what it, or the driver, has printed. limit: the
+ * most seconds between two things that it says. *number: the signal, or the exit status. */
+accept_end accept_in_child(int (*run)(const accept_job *job), const accept_job *job, uint32_t limit,
+                           void (*hear)(void *of, const char *key, json_t *value), void *of,
+                           char text[4001], int *number);
+
+/* In such a process: says a thing. The value is the callee's. */
+void accept_say(const char *key, json_t *value);
+
+/* -------------------------------------------------------- cli/accept_names.c */
+
+/* Lets this process say, as "at", which program is compiled, and which one runs: each of
+ * its first launches, and later ones after a second without a word. OpenCL was found. */
+void accept_names_watch(void);
+
+/* Which programs a text launches: `now` is the number of the statement that runs. */
+void accept_names_begin(const uint32_t *now);
+
+/* The text gave the same results: its programs were right so often. */
+void accept_names_agree(void);
+
+/* The programs that a statement launched, in order: [{"program", "launched", "agreed"}]; the latter
+ * are launches in this text, and in texts that were equal. */
+json_t *accept_names_of(uint32_t statement);
+
+/* -------------------------------------------------------- cli/accept_work.c */
+
+/* Says what the device is. */
+int accept_describe(const accept_job *job);
+
+/* Tests a shape. */
+int accept_shape(const accept_job *job);
+
+#endif
