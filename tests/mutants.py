@@ -12,15 +12,17 @@ refuse most mutants of kernels, and no other test would be judged.
 To see what is lost when a test is shortened or moved, run what remains with --first, which ends a
 mutant with the first test that sees it, and then the moved test alone on the mutants that are left:
 
-    mutants.py --first --check judge.sh:small --check slots.run:small step >left
-    mutants.py --only left --check judge.sh:full step
+    mutants.py --first --proofs --check judge.sh:small --check texts.sh:small step >left
+    mutants.py --only left --proofs --together --check judge.sh:full step
+
+--together changes all these places at once and runs the tests once. If they see that, it does the
+same with each half, down to single mutants: where few are seen, it takes few runs.
 
 A line of the output is a mutant and the tests that fail with it. `-` means that none does: the
 change is without effect, or a test is lacking. At the end, for each test: the number of mutants
 that it sees, and of those that no other test sees."""
 
 import argparse
-import collections
 import glob
 import os
 import re
@@ -120,6 +122,24 @@ def mutants(group, count):
     return [found[i] for i in sorted(chosen)]
 
 
+def together(all_of):
+    """Parts whose mutants are each in a line of their own."""
+    parts = []
+    for mutant in all_of:
+        for part in parts:
+            if all(mutant[:2] != other[:2] for other in part):
+                part.append(mutant)
+                break
+        else:
+            parts.append([mutant])
+    return parts
+
+
+def name_of(mutant):
+    path, number, name, new = mutant
+    return f"{path}:{number} {name}: {new.strip()}"
+
+
 def targets(check):
     program = check.split()[0].partition(":")[0]
     return ["clsample", "tests/scripts/hooked"] if program.endswith(("sh", ".run")) else [program]
@@ -146,7 +166,7 @@ def replace(path, old, new):
 class Copy:
     """A copy of the sources and of their build."""
 
-    def __init__(self, group):
+    def __init__(self, group, proofs, first, kernels):
         self.top = tempfile.mkdtemp(prefix="mutants-")
         self.source = os.path.join(self.top, "source")
         skip = shutil.ignore_patterns(".git", "corpus", "autom4te.cache")
@@ -154,17 +174,24 @@ class Copy:
         self.move(os.getcwd())
         os.chdir(self.source)
         self.environment = dict(os.environ, CK_FORK="no", srcdir="..")
-        self.environment["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"
+        self.environment.setdefault("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
         self.environment["BUILD"] = os.path.join(self.source, "build")
         self.environment["CLSAMPLE"] = os.path.join(self.source, "build", "clsample")
         if group:
             self.environment["CLS_TEST_GROUP"] = str(group)
         for name in ("POCL_CACHE_DIR", "CLS_TEST_PROGRAMS", "proved"):
-            self.environment[name] = f"{self.top}/{name}"
-            os.mkdir(self.environment[name])
-        replace("lib/selftest/prove.c", "cls_test_proofs_compare_nothing",
-                'getenv("PROOFS_COMPARE") == NULL')
-        replace("lib/selftest/prove.c", "#include", "#include <stdlib.h>\n#include")
+            self.environment[name] = os.path.join(kernels or self.top, name)
+            os.makedirs(self.environment[name], exist_ok=True)
+        if not proofs:
+            replace("lib/selftest/prove.c", "cls_test_proofs_compare_nothing",
+                    'getenv("PROOFS_COMPARE") == NULL')
+            replace("lib/selftest/prove.c", "#include", "#include <stdlib.h>\n#include")
+        # Nobody reads the shortest text that differs, which takes minutes.
+        replace("cli/run.c", "c->shrinks = !keeps", "c->shrinks = false")
+        if first:  # scripts of several runs end with the first that fails
+            replace("tests/scripts/judge.sh", "        failed=1", "        exit 1")
+            replace("tests/scripts/run.sh", "        failed=$((failed + 1))",
+                    "        printf '%s: FAILED: %s' \"$what\" \"$out\" && exit 1")
 
     def move(self, build):
         """What was configured by an absolute path would build the sources there, unchanged."""
@@ -189,10 +216,11 @@ class Copy:
                 os.killpg(process.pid, signal.SIGKILL)
                 return subprocess.CompletedProcess(command, 1, ":E:case:too_long:0:")
 
-    def build(self, checks, path=None):
+    def build(self, checks, headers=()):
         command = ["make", "-s", "-j2", "CFLAGS=-O1", *sum(map(targets, checks), [])]
-        if path and path.endswith(".h"):
+        for path in headers:
             command += ["-o", "../" + path]
+        if headers:
             for user in [user for pattern in USERS for user in glob.glob(pattern)]:
                 os.utime(user)
         return self.run(command, 900)
@@ -209,7 +237,7 @@ class Copy:
             command = ["sh", "../tests/scripts/run.sh", "../" + check]
         elif check.endswith(".sh"):
             command = ["sh", "../" + check]
-        done = self.run(command, 300, **more)
+        done = self.run(command, 1800 if size == "full" else 600, **more)
         failed = set(re.findall(r":[FE]:[^:]*:(\w+):\d+:", done.stdout))
         failed |= set(re.findall(r"^([^:\n]+): FAILED:", done.stdout, re.M))  # of texts
         failed |= set(re.findall(r"^FAILED: ([^:\n]{1,50})", done.stdout, re.M))  # of the command
@@ -222,6 +250,21 @@ class Copy:
         name = re.sub("check_|[.].*", "", os.path.basename(check.split()[0]))
         return {f"{name}:{test.replace(' ', '_')}" for test in failed
                 if not re.match("spoiled|arguments", test)}
+
+    def judge(self, changes, checks, first):
+        """Makes changes, and returns the tests that see them; None: they do not compile."""
+        texts = {}
+        for path, number, _, new in changes:
+            if path not in texts:
+                texts[path] = open(path, encoding="utf-8").read()
+            lines = open(path, encoding="utf-8").read().split("\n")
+            lines[number - 1] = new
+            open(path, "w", encoding="utf-8").write("\n".join(lines))
+        built = self.build(checks, [path for path in texts if path.endswith(".h")])
+        found = self.seen_by(checks, first) if built.returncode == 0 else None
+        for path, text in texts.items():
+            open(path, "w", encoding="utf-8").write(text)
+        return found
 
     def seen_by(self, checks, first):
         """Returns the tests that fail; if first is set, those of the first check that has some."""
@@ -242,12 +285,19 @@ def main():
                         help="run this test, not the group's: check_far:full, slots.run")
     parser.add_argument("--first", action="store_true",
                         help="end a mutant with the first test that sees it")
+    parser.add_argument("--together", action="store_true",
+                        help="change all places at once, and halve what is seen")
+    parser.add_argument("--proofs", action="store_true",
+                        help="proofs compare in all tests, as they do for users")
+    parser.add_argument("--kernels", metavar="FOLDER",
+                        help="keep compiled kernels there for the next run")
     parser.add_argument("--only", metavar="FILE",
                         help="an earlier output: only the mutants that no test has seen there")
     parser.add_argument("--work-group", type=int, metavar="N",
                         help="groups of N on devices (CLS_TEST_GROUP), with vectors of 4 in texts")
     parser.add_argument("group", nargs="*", default=list(GROUPS))
     o = parser.parse_args()
+    kernels = o.kernels and os.path.abspath(o.kernels)
     chosen = [find(name) for name in o.check or []]
     left = set()
     if o.only:
@@ -259,33 +309,34 @@ def main():
             for path, number, name, new in mutants(group, o.count):
                 print(f"{path}:{number}: {name}: {new.strip()}")
         return 0
-    copy, began, seen, tested = Copy(o.work_group), time.time(), collections.defaultdict(set), 0
+    copy = Copy(o.work_group, o.proofs, o.first or o.together, kernels)
+    began, seen, tested = time.time(), {}, 0
     for group in o.group:
         checks = chosen or GROUPS[group][1]
         built = copy.build(checks)
         broken = copy.seen_by(checks, first=False)
+        print(f"{group}: {time.time() - began:.0f} s without a change", flush=True)
         if built.returncode != 0 or broken:
             print(built.stdout, "without a change fail:", broken)
             return 1
-        for path, number, name, new in mutants(group, o.count):
-            if time.time() - began > 60 * o.minutes:
-                break
-            where = f"{path}:{number} {name}: {new.strip()}"
-            if o.only and where not in left:
+        all_of = [mutant for mutant in mutants(group, o.count)
+                  if not o.only or name_of(mutant) in left]
+        parts = together(all_of) if o.together else [[mutant] for mutant in all_of]
+        while parts and time.time() - began <= 60 * o.minutes:
+            part = parts.pop(0)
+            names, tests = [name_of(mutant) for mutant in part], copy.judge(part, checks, o.first)
+            if tests is None or (tests and len(part) > 1):
+                half = len(part) // 2
+                if half == 0:
+                    print(f"{names[0]}: does not compile", flush=True)
+                else:
+                    parts[:0] = [part[:half], part[half:]]
                 continue
-            text = open(path, encoding="utf-8").read()
-            lines = text.split("\n")
-            lines[number - 1] = new
-            open(path, "w", encoding="utf-8").write("\n".join(lines))
-            if copy.build(checks, path).returncode != 0:
-                print(f"{where}: does not compile", flush=True)
-            else:
-                tested += 1
-                found = copy.seen_by(checks, o.first)
-                print(f"{where}: {' '.join(sorted(found)) or '-'}", flush=True)
-                for test in found:
-                    seen[test].add(where)
-            open(path, "w", encoding="utf-8").write(text)
+            tested += len(part)
+            for name in names:
+                print(f"{name}: {' '.join(sorted(tests)) or '-'}", flush=True)
+                for test in tests:
+                    seen.setdefault(test, set()).add(name)
     found = len(set().union(*seen.values()))
     print(f"\n{tested} mutants, {found} seen, {time.time() - began:.0f} s")
     for test, of in sorted(seen.items(), key=lambda x: -len(x[1])):

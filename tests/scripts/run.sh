@@ -5,7 +5,7 @@
 #
 #     tiny     by the fewest programs, with at most 25 random calls of each statement, or 10 on
 #              Oclgrind; in other ways on the host alone
-#     small    in the device's own shape
+#     small    in the device's own shape; shards.run on three shards, too
 #     (unset)  on all sides and with what only tests can change, for three seeds: CLS_TEST_SIDES
 #              and CLS_TEST_SEEDS say on fewer sides, and for how many
 #
@@ -17,7 +17,7 @@
 set -u
 name=$(basename "$1" .run)
 [ $# = 1 ] || name=texts
-texts=$*
+texts=$* here=$(dirname "$0")
 hooked=$BUILD/tests/scripts/hooked launcher=${CLS_TEST_LAUNCHER-}
 export CLS_TEST_NAME="$BUILD/tests/scripts/$name"
 calls=25
@@ -53,6 +53,14 @@ on() {
         ;;
     small)
         way "device $1" "$CLSAMPLE" run --device "$1" --sides device,permuted $cache
+        # No other text needs shards: more would take long.
+        case $texts in
+        *shards.run*)
+            all=$texts texts=$here/shards.run
+            way "device $1, three shards" "$CLSAMPLE" run --device "$1" --sides shards-3 $cache
+            texts=$all
+            ;;
+        esac
         ;;
     *)
         way "device $1, all sides" "$CLSAMPLE" run --device "$1" $seeds \
