@@ -212,10 +212,10 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         sum[p] = IS(FOLD_NEAREST) && p == 1 ? ~(u64)0 : 0;
     for (u32 t = first; t < last; t += TEAMS) {
-        const u32 tile = t + TEAM;
+        const u32 tile = TEAM < TEAMS ? t + TEAM : last; /* some items may be in no team */
         /* No array: PoCL 3.1 loses one over the barriers below in groups of 5, 7 or 12. */
         const u64 p0 = sum[0], p1 = sum[1], p2 = sum[2], p3 = sum[3];
-        if (tile < last && TEAM < TEAMS && tile_max_key(r->key, tile) > lowest) {
+        if (tile < last && tile_max_key(r->key, tile) > lowest) {
             /* Groups load what no cut has left out, for fewer registers. */
             window in = WGS == 1 ? window_of(r, tile) : all;
             cls_unit unit = {0.0f, 0.0f, 0};
