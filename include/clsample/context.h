@@ -58,7 +58,7 @@ typedef struct cls_device_info {
     uint32_t groups_per_unit; /* as in the options */
     uint32_t host;            /* 1: the context is the host's, without a device; else 0 */
     uint32_t reserved;        /* 0 */
-    uint32_t arithmetic;      /* cls_arithmetic_version() */
+    uint32_t arithmetic;      /* the number of the rules that decide a token */
 } cls_device_info;
 CLS_INIT_FUNCTION(cls_device_info)
 
