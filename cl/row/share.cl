@@ -71,21 +71,7 @@ static inline u32 share_token(u32 share)
  * memory. */
 #define SHARE_SET(g) x[g] = j == g ? y : x[g];
 #define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
-#define SHARE_CLEAN(g) x[g] = clean_v(x[g]);
 
-/* Returns how many vectors of a share have a token of the row; i is the share's first token. */
-#define SHARE_COUNT(g) n += i + SHARE_OFFSET(g) < ROW_LAST(r);
-static inline u32 share_vectors(const row_logits *r, u32 i)
-{
-    u32 n = 0;
-    CLS_EACH_4(SHARE_COUNT)
-    return n;
-}
-/* Returns whether the row has all of its tokens. */
-static inline int share_is_whole(const row_logits *r, u32 i)
-{
-    return i >= ROW_FIRST(r) && i + SHARE_OFFSET(3) + VEC <= ROW_LAST(r);
-}
 /* Loads a share as it is in memory. */
 static inline void share_load_raw(const row_logits *r, u32 i, FV *x)
 {
@@ -96,63 +82,6 @@ static inline void share_load_raw(const row_logits *r, u32 i, FV *x)
     }
 #endif
     CLS_EACH_4(SHARE_LOAD)
-}
-
-#if ROW
-#define SHARE_MASK(g) \
-    { \
-        const u32 at = i + SHARE_OFFSET(g), word = at & 32 ? upper : lower; \
-        x[g] = lane_signs(word >> (at & 31)) < 0 ? x[g] : (FV)(CLS_MASKED); \
-    }
-/* Masks the vectors of a share, by the two words of its max tile. */
-static inline void share_mask(const row_logits *r, u32 i, FV *x)
-{
-    const u32 w = i / CLS_MAX_TILE * 2, lower = mask_word(r, w), upper = mask_word(r, w + 1);
-    CLS_EACH_4(SHARE_MASK)
-}
-
-static inline int share_is_adjusted(const row_logits *r, u32 i)
-{
-    const u32 w = i / CLS_MAX_TILE * 2;
-    return (adjusted_word(r, w) | adjusted_word(r, w + 1)) != 0;
-}
-/* Applies biases, penalties and effects to a clean share, in a loop, so that its body is compiled
- * once. It adjusts the first vector, and the four turn: one at an index that is not a constant
- * would be in memory, however it is chosen. */
-static inline void share_adjust(const row_logits *r, u32 i, f32 least, FV *x)
-{
-    SHORT_LOOP
-    for (u32 j = 0; j < 4; j++) {
-        const u32 at = i + SHARE_OFFSET(j);
-        const FV y = adjusted_lanes(r, at) != 0 ? adjust_vector(r, at, x[0], least) : x[0];
-        x[0] = x[1];
-        x[1] = x[2];
-        x[2] = x[3];
-        x[3] = y;
-    }
-}
-#else
-static inline void share_mask(const row_logits *r, u32 i, FV *x) {}
-static inline int share_is_adjusted(const row_logits *r, u32 i) { return 0; }
-static inline void share_adjust(const row_logits *r, u32 i, f32 least, FV *x) {}
-#endif
-
-/* Loads a share with mask, bounds and dense bias; it is not cleaned. `masked`: the mask in bits
- * forbids tokens of its tile. */
-static inline void share_load(const row_logits *r, u32 i, u32 masked, FV *x)
-{
-    if (share_is_whole(r, i) && !r->dense && !(r->masked & CLS_MASK_BYTES)) {
-        share_load_raw(r, i, x);
-        if (masked)
-            share_mask(r, i, x);
-        return;
-    }
-    const u32 n = share_vectors(r, i);
-    CLS_EACH_4(SHARE_NONE)
-    for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
-        const FV y = load_checked(r, i + SHARE_OFFSET(j));
-        CLS_EACH_4(SHARE_SET)
-    }
 }
 
 /* Loads a share of a tile of the given kind as the chain sees it; `least` as for load_v(). What is
