@@ -101,6 +101,7 @@ static int new_sampler(verification *v)
 {
     cls_sampler_options options;
     cls_sampler_options_init(&options);
+    options.late_compile = 1;
     options.vocab = v->setup.vocab;
     options.max_rows = v->requests * ROWS;
     options.slot_count = v->requests;

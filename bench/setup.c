@@ -65,6 +65,7 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
 {
     cls_sampler_options options;
     cls_sampler_options_init(&options);
+    options.late_compile = 1;
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
     options.max_history = window;

@@ -367,6 +367,7 @@ static int open_stretch(stretch *s)
     const size_t size = ((size_t)s->rows + 1) * s->vocab * sizeof(float);
     const cli_target *const on = &s->t->device.target;
     cls_sampler_options_init(&o);
+    o.late_compile = 1;
     o.vocab = s->vocab;
     o.max_rows = s->rows;
     o.dtypes = 1u << CLS_F32;

@@ -116,24 +116,17 @@ static uint32_t history_of(const cli_request *q)
         const uint64_t whole = (uint64_t)q->prompts[r].count + q->outputs[r].count;
         const bool looks =
             p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0;
-        const uint64_t loops = (uint64_t)p->loop_repeats * p->loop_max;
+        uint32_t needed = 0;
+        if (cls_params_history(p, &needed) != CLS_OK)
+            cli_die("%s", cli_reason());
         const uint64_t least[] = {!looks      ? 0
                                   : whole > 0 ? whole
                                               : 1,
-                                  p->no_repeat_ngram,
-                                  p->ngram_window,
-                                  p->penalty_window,
-                                  p->dry_window,
-                                  p->thinking_start.count,
-                                  p->thinking_end.count,
-                                  p->watermark_context != 0 ? whole + p->watermark_context : 0,
-                                  loops};
+                                  needed,
+                                  p->watermark_context != 0 ? whole + p->watermark_context : 0};
         for (size_t i = 0; i < sizeof least / sizeof least[0]; i++)
             if (least[i] > history)
                 history = least[i] > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : (uint32_t)least[i];
-        for (uint32_t i = 0; i < p->bad_words.count; i++)
-            history = p->bad_words.sequences[i].count > history ? p->bad_words.sequences[i].count
-                                                                : history;
     }
     return history > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : history;
 }

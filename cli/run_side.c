@@ -229,7 +229,8 @@ void run_returned(run_side *side, cls_status status, uint32_t since)
         if (side->dies)
             run_die(side->now, "%s", cli_reason());
     }
-    if (status == CLS_OPENCL_ERROR || status == CLS_BUILD_FAILED || status == CLS_SELF_TEST_FAILED)
+    if (status == CLS_OPENCL_ERROR || status == CLS_LOST || status == CLS_BUILD_FAILED ||
+        status == CLS_SELF_TEST_FAILED)
         run_die(side->now, "%s: %s", side->name, cli_reason());
     const int32_t value = status;
     run_note(side, "returned", &value, sizeof value);

@@ -109,6 +109,7 @@ cls_sampler_options run_sampler_options(const run_statement *s, uint32_t feature
     cls_sampler_options o;
     run_check_keys(s, keys, "cls_sampler_options");
     cls_sampler_options_init(&o);
+    o.late_compile = 1;
     o.features = features;
     o.dtypes = 7;
     run_set_fields(s, keys, "cls_sampler_options", &o);
@@ -132,8 +133,8 @@ void run_sampler(run_side *side, const run_statement *s)
     cls_infill_init(&side->infill);
     side->sampler_options = o;
     /* Nothing is compiled for the host. */
-    side->compiles_late = run_find(s, "features") == NULL && !side->on_host &&
-                          !side->compiles_all && !o.no_late_compile;
+    side->compiles_late =
+        run_find(s, "features") == NULL && !side->on_host && !side->compiles_all && o.late_compile;
     if (side->compiles_late)
         o.features = CLS_FEATURE_SHORTLIST;
     if (run_find(s, "dtypes") == NULL && !side->on_host && !side->compiles_all)

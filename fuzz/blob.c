@@ -39,6 +39,7 @@ static subject *make_subject(uint32_t which)
     batch_row(b, 0, ROW_NORMAL3, 1);
     batch_row(b, 1, ROW_NORMAL3, 1);
     cls_sampler_options_init(&o);
+    o.late_compile = 1;
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = 2;
     o.counts = s->keep = shapes[which].keep;

@@ -234,6 +234,7 @@ static void draw(const arrays *a, const cls_grammar *g, input *in)
     params.grammar = g;
     params.grammar_state = first;
     cls_sampler_options_init(&options);
+    options.late_compile = 1;
     options.vocab = vocab;
     options.slot_count = 1;
     cls_step_init(&step);

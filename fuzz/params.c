@@ -47,6 +47,7 @@ static void sample(const cls_params *params, const cls_ids *force, uint32_t voca
         prefix_of[i] = i > 10 ? (int32_t)(i / 10) : -1;
     }
     cls_sampler_options_init(&options);
+    options.late_compile = 1;
     options.vocab = vocab;
     options.max_history = 1048576;
     options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_PROBS;

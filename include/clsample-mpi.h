@@ -48,7 +48,7 @@
  * another step. The same holds for a partial that arrives damaged.
  *
  * If a rank fails later, for example because its device does, the step ends without a token on all
- * ranks, in the same way; the sentence says whether that rank's sampler is lost. If one rank fails
+ * ranks, in the same way; with CLS_LOST it is that rank's sampler which is lost. If one rank fails
  * in the last merge, when the others no longer wait for it, its own call reports that, and the
  * next step is refused on all ranks with that rank's sentence. So are all steps after it: that
  * rank's requests are one token behind. Save the slots of another rank (cls_slot_save()), and

@@ -61,7 +61,7 @@
  * two threads may use two samplers of one context at once. cls_sampler_check() may be called by any
  * thread at any time. The functions of clsample/host.h have no state and may be called from
  * anywhere. A call on a sampler that another call is using, on another thread or from a callback,
- * returns CLS_BAD_ARGUMENT and does nothing; readbacks, cls_sampler_destroy(),
+ * returns CLS_IN_USE and does nothing; readbacks, cls_sampler_destroy(),
  * cls_sampler_memory(), cls_sampler_missing() and cls_sampler_launches() do not check this.
  *
  * fork(). OpenCL does not survive fork(). The child may call the functions of clsample/host.h,

@@ -214,7 +214,7 @@ BASES = {"cls_row_status": "RowBits"}
 
 
 # Fields that are arguments of another name, and their types in Python.
-ARGUMENTS = {"no_late_compile": ("late_compile", "bool")}
+ARGUMENTS = {"late_compile": ("late_compile", "bool")}
 
 
 def annotation(field):

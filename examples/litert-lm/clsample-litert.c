@@ -274,6 +274,7 @@ static int open_sampler(struct sampler *s, const char *file, char **error)
     cls_sampler_options options;
     cl_int failure;
     cls_sampler_options_init(&options);
+    options.late_compile = 1;
     options.vocab = s->vocab;
     options.max_rows = s->rows;
     options.counts = file != NULL ? CLS_COUNTS_ALL : CLS_COUNTS_NONE;

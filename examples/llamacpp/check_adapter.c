@@ -83,6 +83,7 @@ static void open_reference(void)
     cls_context *host;
     cls_sampler_options options;
     cls_sampler_options_init(&options);
+    options.late_compile = 1;
     options.vocab = VOCAB;
     options.slot_count = SLOTS;
     options.max_history = HISTORY;

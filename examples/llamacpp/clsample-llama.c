@@ -137,6 +137,7 @@ clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_
 {
     cls_sampler_options options;
     cls_sampler_options_init(&options);
+    options.late_compile = 1;
     options.vocab = vocab;
     options.slot_count = samplers;
     options.max_history = history;

@@ -75,7 +75,7 @@ CLS_API uint32_t cls_arithmetic_version(void);
 /* The result of a call. cls_error_message() says more about a failure. */
 typedef enum cls_status {
     CLS_OK = 0,                     /* the call did what it says */
-    CLS_BAD_ARGUMENT = -2001,       /* the message names the argument */
+    CLS_BAD_ARGUMENT = -2001,       /* the message names the argument; nothing has happened */
     CLS_OUT_OF_MEMORY = -2002,      /* host memory; for the device's see CLS_OPENCL_ERROR */
     CLS_BUSY = -2003,               /* too many steps are in flight: wait for one, call again */
     CLS_UNSUPPORTED_DEVICE = -2004, /* the message says what the device lacks */
@@ -83,8 +83,22 @@ typedef enum cls_status {
     /* The device does not round float32 arithmetic as IEEE 754 does, or the result of a program
      * differs from the host's. */
     CLS_SELF_TEST_FAILED = -2006,
-    CLS_OPENCL_ERROR = -2007, /* an OpenCL call failed: see cls_error_opencl() */
-    CLS_MPI_ERROR = -2008     /* MPI failed; only libclsample-mpi returns this */
+    CLS_OPENCL_ERROR = -2007, /* an OpenCL call failed, and no object is lost: cls_error_opencl() */
+    CLS_MPI_ERROR = -2008,    /* MPI failed; only libclsample-mpi returns this */
+    /* Another call is using the sampler: only one thread at a time may, and no callback of a call.
+     * Nothing has happened. Every call on a sampler can return this. */
+    CLS_IN_USE = -2009,
+    /* The sampler was not created for a feature or a type of logits that the call needs, or the
+     * library was built without it. Nothing has happened. The message and cls_sampler_missing()
+     * name what is missing. Calls that check parameters and calls that enqueue can return this. */
+    CLS_NOT_COMPILED = -2010,
+    /* A step failed in the middle, in this call or before it, and the host cannot know which slots
+     * have moved on. cls_error_opencl() is the code of that failure. Every later call that enqueues
+     * or concerns a slot returns this, too. Destroy the sampler (and before it its shard). The
+     * context, its other samplers, readbacks and saved slots are not concerned, unless the device
+     * itself is gone: then each has such a failure of its own. In another sampler, begin the
+     * requests with the tokens that have been read, or load their saved slots. */
+    CLS_LOST = -2011
 } cls_status;
 
 /* Returns the name of a status, such as "CLS_BUSY", and "unknown" for any other value. The string

@@ -201,7 +201,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
  * device, and `host_threads` is for the host alone; the other fields are checked, and have no
  * effect. The context and its samplers may be used after fork(), but for a sampler that another
  * thread was using (clsample.h, "fork()"). Any thread may call this.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. On failure *out is NULL. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_NOT_COMPILED: the library was built without the
+ * host's sampler. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_create_host(const cls_context_options *options,
                                                            cls_context **out);
 

@@ -294,6 +294,16 @@ CLS_INIT_FUNCTION(cls_params)
  * CLS_OK; CLS_BAD_ARGUMENT: the message names the field. */
 CLS_API CLS_WARN_UNUSED cls_status cls_params_check(const cls_params *params, uint32_t vocab);
 
+/* Sets *max_history to the number of the latest tokens that the parameters look at: the least
+ * `max_history` of a sampler that has the whole effect of penalty_window, dry_window, ngram_window,
+ * no_repeat_ngram, loop_repeats, bad_words, the ids of thinking and watermark_context. DRY and
+ * no_repeat_ngram without a window look at all tokens that the history keeps, and a watermark
+ * looks for repeated contexts there: they gain from a longer one. A runtime takes the largest
+ * number of its requests. Ranges are not checked. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: a pointer is NULL, or params->struct_size is wrong. */
+CLS_API CLS_WARN_UNUSED cls_status cls_params_history(const cls_params *params,
+                                                      uint32_t *max_history);
+
 #ifdef __cplusplus
 }
 #endif

@@ -54,7 +54,8 @@ typedef enum cls_feature {
  * the device refuses is compiled for a smaller one; if the device refuses all sizes, only this call
  * fails. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED: the library was built without a
+ * feature. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_compile(cls_context *context, uint32_t dtypes,
                                                        uint32_t features);
 

@@ -44,11 +44,13 @@ typedef struct cls_sampler_options {
     uint32_t dtypes;
     uint32_t features;
 
-    /* 0 (default): a slot call compiles the features that it needs and the sampler does not have,
-     * as cls_sampler_compile() does; this may take seconds. 1: such a call is refused, and the
-     * message names the features: for a grammar CLS_FEATURE_HISTORY, _STATE and _FORCED. What each
-     * parameter needs is in the table of doc/requests.md, "Features". */
-    int32_t no_late_compile;
+    /* 0 (default): a slot call that needs features which the sampler does not have returns
+     * CLS_NOT_COMPILED, and the message names them: for a grammar CLS_FEATURE_HISTORY, _STATE and
+     * _FORCED. So it does in a context of the host, where nothing is compiled: a program that runs
+     * there runs on a device. 1: the call compiles them, as cls_sampler_compile() does; this may
+     * take seconds, of which the context's `progress` is told. What each parameter needs is in the
+     * table of doc/requests.md, "Features"; CLS_FEATURES_ALL has all. */
+    int32_t late_compile;
     int32_t reserved; /* 0 */
 
     /* The size in bytes of the largest mask.host of a step or a verification, and of the largest
@@ -71,7 +73,8 @@ typedef struct cls_sampler cls_sampler;
  * Blocks. Steps then compile nothing, and allocate only for a mask.host that is larger than
  * options->host_mask_size. Retains `context`. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED: the library was built without a
+ * feature. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
                                                       const cls_sampler_options *options,
                                                       cls_sampler **out);
@@ -79,14 +82,14 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
 /* Compiles cls_feature bits that the sampler does not have yet, as creating it with them does.
  * Enqueues nothing, so that it may be called between any two steps. Blocks.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. After a failure the sampler has the features that it had
- * before. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED: the library was built without a
+ * feature; CLS_IN_USE. After a failure the sampler has the features that it had before. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_compile(cls_sampler *sampler, uint32_t features);
 
 /* Returns the cls_feature bits that the last cls_sample(), cls_verify(), cls_draft(), cls_accept(),
- * cls_logprobs() or cls_shard_sample() lacked when it was refused, or with options->no_late_compile
- * the last slot call. Returns 0 if features were not the reason, or if they have been compiled
- * since. After cls_sampler_compile() with them the call can be made again. */
+ * cls_logprobs() or cls_shard_sample(), or the last slot call, lacked when it was refused with
+ * CLS_NOT_COMPILED. Returns 0 if features were not the reason, or if they have been compiled since.
+ * After cls_sampler_compile() with them the call can be made again. */
 CLS_API uint32_t cls_sampler_missing(const cls_sampler *sampler);
 
 /* Releases a sampler; OpenCL keeps what steps in flight use. Blocks until the last steps that
@@ -133,7 +136,7 @@ CLS_INIT_FUNCTION(cls_infill)
 
 /* Sets the tables of a sampler's infill stage in place of earlier ones. Copies them; blocks. Steps
  * in flight finish with the tables that they began with.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR; CLS_IN_USE. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
                                                       const cls_infill *infill);
 

@@ -37,7 +37,8 @@ CLS_INIT_FUNCTION(cls_selftest_report)
  * CLS_OK: all answers agree. CLS_SELF_TEST_FAILED: an answer is wrong, the message names the first
  * stage with such an answer, and the report lists all stages; or the check of a program failed when
  * it was compiled, which ends the self-test. CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;
- * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_OPENCL_ERROR. */
+ * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED: the library was
+ * built without a part of it. */
 CLS_API CLS_WARN_UNUSED cls_status cls_selftest(cls_context *context, cls_selftest_report *report);
 
 #ifdef __cplusplus

@@ -106,10 +106,11 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_query(const cls_shard *shard, cls_s
  * remain until the step is complete or abandoned. All exchanges of the step use `queue`.
  *
  * CLS_OK.
- * - CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for
- *   cls_sample(); CLS_BAD_ARGUMENT also if the partial of so many rows would exceed 16 GiB. A step
- *   of other requests than the last one counts as a step with changed host arrays (CLS_BUSY). The
- *   runtime must tell the other shards, which abandon theirs: see cls_shard_digest(). */
+ * - CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE;
+ *   CLS_LOST: no step is open, and as for cls_sample(); CLS_BAD_ARGUMENT also if the partial of so
+ *   many rows would exceed 16 GiB. A step of other requests than the last one counts as a step with
+ *   changed host arrays (CLS_BUSY). The runtime must tell the other shards, which abandon theirs:
+ *   see cls_shard_digest(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_sample(cls_shard *shard, cl_command_queue queue,
                                                     const cls_step *step, cl_uint n_wait,
                                                     const cl_event *wait);
@@ -141,8 +142,7 @@ CLS_API int cls_shard_is_ready(const cls_shard *shard);
 
 /* Waits until the shard's partial is computed, and sets *partial to its bytes, of which there are
  * *size. They belong to the shard and remain until the next call that merges, abandons or destroys.
- * CLS_OK; CLS_BAD_ARGUMENT: no step is open; CLS_OPENCL_ERROR: the device failed, and the sampler
- * is lost. */
+ * CLS_OK; CLS_BAD_ARGUMENT: no step is open; CLS_IN_USE; CLS_LOST: the device failed. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_partial(cls_shard *shard, const void **partial,
                                                      size_t *size);
 
@@ -157,7 +157,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_partial(cls_shard *shard, const voi
  *   accepted, and the step remains open: it can be merged again with the right partials, or
  *   abandoned.
  * - CLS_BUSY; CLS_OUT_OF_MEMORY: nothing was enqueued, and the step remains open.
- * - CLS_OPENCL_ERROR: as cls_sample(); the step is closed. */
+ * - CLS_IN_USE: nothing has happened. CLS_OPENCL_ERROR; CLS_LOST: as cls_sample(); the step is
+ *   closed. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge(cls_shard *shard, const void *partials,
                                                    size_t size, int *more, cl_event *done);
 

@@ -3,10 +3,10 @@
  *
  * A slot holds a request. Slots are numbered from 0 to options->slot_count - 1.
  *
- * Slot calls copy their arrays and may allocate. The first call that needs a feature that the
- * sampler was not created for compiles it, which may take seconds, unless options->no_late_compile
- * is set. Compiling may fail as in cls_sampler_create(): with CLS_UNSUPPORTED_DEVICE,
- * CLS_BUILD_FAILED or CLS_SELF_TEST_FAILED.
+ * Slot calls copy their arrays and may allocate. A call that needs a feature that the sampler was
+ * not created for returns CLS_NOT_COMPILED. With options->late_compile it compiles the feature
+ * instead, which may take seconds, and may fail as in cls_sampler_create(): with
+ * CLS_UNSUPPORTED_DEVICE, CLS_BUILD_FAILED or CLS_SELF_TEST_FAILED.
  *
  * Slot calls take effect in the order of the calls, with the next call of the sampler that enqueues
  * (cls_sample(), cls_accept(), ...) or cls_slot_save(), after everything enqueued before it. Each
@@ -17,7 +17,7 @@
  * not in the array.
  *
  * Like all calls on a sampler, slot calls may be made by one thread at a time. All of them return
- * CLS_BAD_ARGUMENT if the slot does not exist. */
+ * CLS_BAD_ARGUMENT if the slot does not exist, CLS_IN_USE, and CLS_LOST if the sampler is lost. */
 #ifndef CLSAMPLE_SLOT_H
 #define CLSAMPLE_SLOT_H
 
@@ -32,9 +32,9 @@ extern "C" {
  * another slot, in another process, or before it was preempted. The request's position is
  * params->position plus the number of these tokens. The request has already stopped if the output
  * has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens, or if it
- * ends the grammar, which follows `output` from params->grammar_state on. CLS_OK;
- * CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * ends the grammar, which follows `output` from params->grammar_state on.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
                                                   const cls_params *params, const int32_t *prompt,
                                                   uint32_t prompt_count, const int32_t *output,
@@ -43,7 +43,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t
 /* Adds tokens to a begun request's prompt, such as the next chunk of a prefill. A request that a
  * stop id stopped continues; one that max_tokens stopped does not. The output so far remains
  * output; cls_slot_next_turn() makes it prompt.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot,
                                                           const int32_t *prompt,
                                                           uint32_t prompt_count);
@@ -57,7 +57,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_append_prompt(cls_sampler *sampler, 
  * remove it: such a call ends the request. (vLLM and llama.cpp begin another request instead, with
  * the whole text as its prompt.)
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot,
                                                       const int32_t *prompt, uint32_t prompt_count);
 
@@ -71,7 +71,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * keeps its state, and params->grammar_state is ignored. Another grammar begins with the call, also
  * after a rollback to a token before the call.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
                                                    const cls_params *params);
 
@@ -89,7 +89,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_
  * gets such a call.
  * ids: int32 [id_count], all in the vocabulary; NULL with 0.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_force(cls_sampler *sampler, uint32_t slot,
                                                   const int32_t *ids, uint32_t id_count);
 
@@ -97,7 +97,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_force(cls_sampler *sampler, uint32_t
  * position, counts and history. Both requests draw the same numbers until cls_slot_params() gives
  * one of them another seed or stream.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 
 /* Removes the last token_count accepted output tokens. The position, counts, history, windows,
@@ -111,13 +111,13 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_copy(cls_sampler *sampler, uint32_t 
  * remove that many. The request then ends: its rows get CLS_ROW_NO_SLOT, and later calls on it have
  * no effect until the slot holds another request.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot,
                                                      uint32_t token_count);
 
 /* Frees a slot. A row that names it in a device map then gets CLS_ROW_NO_SLOT; a step that names it
  * in a host map, or has no map and a row for it, is refused.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR; CLS_IN_USE; CLS_LOST. */
 CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
 
 /* Writes a begun slot's whole state to bytes, for another slot, sampler, process or machine. Waits
@@ -126,7 +126,7 @@ CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
  * change.
  * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is then the size that is
  * needed; or the slot has no request, or a rollback has ended it; CLS_BUSY; CLS_OUT_OF_MEMORY;
- * CLS_OPENCL_ERROR. */
+ * CLS_OPENCL_ERROR; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue,
                                                  uint32_t slot, void *out, size_t *size);
 
@@ -137,7 +137,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_comman
  * CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version does
  * not read, of a text of 2^31 tokens or more, of another kind of sampler, or of another grammar;
  * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
- * CLS_OPENCL_ERROR. */
+ * CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot,
                                                  const void *bytes, size_t size,
                                                  const cls_grammar *grammar);

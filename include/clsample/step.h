@@ -168,18 +168,21 @@ CLS_INIT_FUNCTION(cls_step)
  *
  * CLS_OK.
  * - CLS_BAD_ARGUMENT: nothing was enqueued.
+ * - CLS_NOT_COMPILED: the sampler was not created for features that the step needs, or for the type
+ *   of its logits. Nothing was enqueued; cls_sampler_missing() has the features.
+ * - CLS_IN_USE: another call is using the sampler. Nothing was enqueued.
  * - CLS_BUSY: 16 steps with slot calls or changed host arrays are in flight, and there is no
  *   staging memory for more. Nothing was enqueued: flush the queue, wait for an earlier step, and
  *   call again.
  * - CLS_OUT_OF_MEMORY, or CLS_OPENCL_ERROR with the sampler unchanged: there is no memory for a
  *   mask.host that is larger than options->host_mask_size. Nothing was enqueued.
- * - CLS_OPENCL_ERROR: an OpenCL call failed, and *done is NULL. If slot calls or a kernel had
- *   already been enqueued, slots may be partly changed and the sampler is lost: from then on all
- *   calls on it that enqueue, and its slot calls, return CLS_OPENCL_ERROR, and cls_error_opencl()
- *   returns CL_SUCCESS.
+ * - CLS_OPENCL_ERROR: an OpenCL call failed, and *done is NULL. The sampler is as it was.
+ * - CLS_LOST: an OpenCL call failed after slot calls or a kernel had been enqueued, so that slots
+ *   may be partly changed, and *done is NULL; or the sampler had been lost before. From then on all
+ *   calls on it that enqueue, and its slot calls, return CLS_LOST (clsample/base.h).
  *
- * The sampler is also lost if *done or one of `wait` completes with a negative status; no error is
- * reported then. Destroy a lost sampler. */
+ * The sampler is also lost if *done or one of `wait` completes with a negative status; the next
+ * call on it reports that. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue,
                                               const cls_step *step, cl_uint n_wait,
                                               const cl_event *wait, cl_event *done);

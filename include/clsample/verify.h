@@ -182,7 +182,8 @@ CLS_INIT_FUNCTION(cls_verify_call)
  * position; the draws that decide acceptance, and those that replace a refused draft, have their
  * own purposes in Philox's counter. Queue, events and results: as cls_sample().
  * CLS_OK; CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does
- * not support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */
+ * not support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR;
+ * CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue,
                                               const cls_verify_call *call, cl_uint n_wait,
                                               const cl_event *wait, cl_event *done);

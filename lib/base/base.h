@@ -35,6 +35,9 @@
 
 /* ----------------------------------------------- status.c and structs.c */
 
+/* Returns the status of the thread's last error. */
+cls_status cls_error_status(void);
+
 /* Returns the name of an OpenCL error code, or "an unnamed error". */
 const char *cls_opencl_name(cl_int code);
 
@@ -42,6 +45,7 @@ const char *cls_opencl_name(cl_int code);
  * failed uses them, so that the caller still sees the error from before the call. */
 typedef struct cls_saved_error {
     char message[512];
+    cls_status status;
     cl_int opencl;
     size_t text_length, field_length;
 } cls_saved_error;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 static _Thread_local char message[sizeof((cls_saved_error *)0)->message];
+static _Thread_local cls_status failed; /* the status of the last failure */
 static _Thread_local cl_int opencl_code;
 static _Thread_local size_t text_length;  /* of the message without OpenCL's code */
 static _Thread_local size_t field_length; /* of the argument that it begins with, or 0 */
@@ -37,6 +38,12 @@ const char *cls_status_name(cls_status status)
         return "CLS_OPENCL_ERROR";
     case CLS_MPI_ERROR:
         return "CLS_MPI_ERROR";
+    case CLS_IN_USE:
+        return "CLS_IN_USE";
+    case CLS_NOT_COMPILED:
+        return "CLS_NOT_COMPILED";
+    case CLS_LOST:
+        return "CLS_LOST";
     }
     return "unknown";
 }
@@ -52,6 +59,8 @@ const char *cls_error_field(void)
 
 cl_int cls_error_opencl(void) { return opencl_code; }
 
+cls_status cls_error_status(void) { return failed; }
+
 /* Ends the message, whose text has just got n more characters, with OpenCL's code. */
 static void append_code(int n)
 {
@@ -65,6 +74,7 @@ static void append_code(int n)
 cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
 {
     va_list args;
+    failed = status;
     opencl_code = opencl;
     text_length = 0;
     va_start(args, format);
@@ -91,6 +101,7 @@ cls_status cls_fail_further(cls_status status, const char *text)
 void cls_error_save(cls_saved_error *error)
 {
     memcpy(error->message, message, sizeof message);
+    error->status = failed;
     error->opencl = opencl_code;
     error->text_length = text_length;
     error->field_length = field_length;
@@ -99,6 +110,7 @@ void cls_error_save(cls_saved_error *error)
 void cls_error_restore(const cls_saved_error *error)
 {
     memcpy(message, error->message, sizeof message);
+    failed = error->status;
     opencl_code = error->opencl;
     text_length = error->text_length;
     field_length = error->field_length;

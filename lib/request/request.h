@@ -91,6 +91,20 @@ double cls_power(float base, uint32_t exponent);
  * or if memory runs out. */
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
 
+/* ----------------------------------------------------------- history.c */
+
+/* What a parameter needs of the latest tokens. */
+typedef struct cls_history_need {
+    char name[64]; /* the parameter; empty if the row is of a list that is not set */
+    char more[48]; /* what else a message says: a parameter that it is multiplied by, or "" */
+    double value;
+    uint64_t tokens; /* that it looks at */
+    uint64_t least;  /* with fewer than these it is refused */
+} cls_history_need;
+
+/* Sets the i-th of all needs, from 0 on; returns 0 behind the last one. */
+int cls_history_need_of(const cls_params *params, int i, cls_history_need *need);
+
 /* ----------------------------------------------------------- grammar.c */
 
 /* A grammar. It never changes, but for the references: the caller's, and one of each sampler that

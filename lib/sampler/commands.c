@@ -7,11 +7,22 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-cls_status cls_sampler_lost(void)
+static cls_status report_loss(const cls_sampler *s, const char *what)
 {
-    return cls_fail(CLS_OPENCL_ERROR, CL_SUCCESS,
-                    "an earlier step failed in the middle, and slots may be partly changed: "
-                    "destroy the sampler");
+    return cls_fail(CLS_LOST, s->lost, "%s, and slots may be partly changed: destroy the sampler",
+                    what);
+}
+
+cls_status cls_sampler_lost(const cls_sampler *s)
+{
+    return report_loss(s, "an earlier step failed in the middle");
+}
+
+cls_status cls_sampler_lose(cls_sampler *s, cl_int code, const char *what)
+{
+    if (s->lost == CL_SUCCESS)
+        s->lost = code;
+    return report_loss(s, what);
 }
 
 void cls_sampler_flush(const cls_sampler *s, cl_command_queue queue)
@@ -418,14 +429,10 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
     c->sampler = s;
     c->queue = queue;
     c->in_order = in_order;
-    if (s->lost)
-        return cls_sampler_lost();
-    if (last_step_failed(s, &code)) {
-        s->lost = 1;
-        return cls_fail(CLS_OPENCL_ERROR, code,
-                        "the last step ended with an error, and slots may be partly changed: "
-                        "destroy the sampler");
-    }
+    if (s->lost != CL_SUCCESS)
+        return cls_sampler_lost(s);
+    if (last_step_failed(s, &code))
+        return cls_sampler_lose(s, code, "the last step ended with an error");
     if (uploads || has_data || s->rounds != 0)
         status = find_staging(s, &c->staging);
     if (status == CLS_OK && has_data)
@@ -461,9 +468,9 @@ static void set_last_event(cls_commands *c, cl_event event)
     c->queue_retained = 0;
 }
 
-/* Ends a call that failed. The next call must wait for its uploads; if it cannot, or if slots may
- * have changed, the sampler is lost. */
-static void abandon(cls_commands *c)
+/* Ends a call that failed. The next call must wait for its uploads. Returns 1 if it cannot, or if
+ * slots may have changed: the sampler is lost then. */
+static int abandon(cls_commands *c)
 {
     cl_event event = NULL;
     if (c->enqueued && !c->started) {
@@ -472,12 +479,12 @@ static void abandon(cls_commands *c)
             CL_SUCCESS)
             set_last_event(c, event);
     }
-    c->sampler->lost |= c->enqueued && event == NULL;
     if (c->enqueued)
         clFlush(c->queue); /* cls_sampler_destroy() waits for the uploads */
     if (c->queue_retained)
         clReleaseCommandQueue(c->queue);
     drop_previous(c);
+    return c->enqueued && event == NULL;
 }
 
 cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end,
@@ -492,10 +499,11 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
     if (code == CL_SUCCESS && done != NULL)
         code = clRetainEvent(end);
     if (code != CL_SUCCESS) {
-        abandon(c);
+        const int lost = abandon(c);
         if (end != NULL)
             clReleaseEvent(end);
-        return cls_fail(CLS_OPENCL_ERROR, code, "%s", what);
+        return lost ? cls_sampler_lose(c->sampler, code, what)
+                    : cls_fail(CLS_OPENCL_ERROR, code, "%s", what);
     }
     if (done != NULL)
         *done = end;

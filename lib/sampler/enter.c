@@ -6,7 +6,7 @@ cls_status cls_sampler_lock(cls_sampler *s)
 {
     return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+               : cls_fail(CLS_IN_USE, CL_SUCCESS,
                           "sampler is in use by another call: only one thread at a time may use "
                           "it, and no callback during a call");
 }
@@ -53,13 +53,14 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
     const cls_status status = cls_features_refuse("this needs ", missing);
     if (status != CLS_OK)
         return status;
-    if (s->no_late_compile) {
+    if (!s->late_compile) {
         s->missing_of_step = missing;
         char names[CLS_FEATURE_NAMES];
         cls_features_name(names, missing);
-        return cls_refuse_call("this needs %s, which the sampler's options->features lack, and "
-                               "options->no_late_compile forbids to compile it",
-                               names);
+        return cls_fail(CLS_NOT_COMPILED, CL_SUCCESS,
+                        "this needs %s, which the sampler's options->features lack: name it there, "
+                        "call cls_sampler_compile(), or set options->late_compile",
+                        names);
     }
     if (s->host != NULL) { /* nothing is compiled for the host */
         s->features |= missing;

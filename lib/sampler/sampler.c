@@ -221,7 +221,7 @@ static cls_status check_sampler_options(const cls_sampler_options *o)
     if (o->host_mask_size > SIZE_MAX / 2)
         return cls_refuse("options->host_mask_size is %llu; it exceeds the memory of any host",
                           (unsigned long long)o->host_mask_size);
-    cls_status status = cls_switch_check("options->no_late_compile", o->no_late_compile);
+    cls_status status = cls_switch_check("options->late_compile", o->late_compile);
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
     return status == CLS_OK ? cls_features_check("options->", o->dtypes, o->features) : status;
@@ -258,7 +258,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
     s->features = (o.features != 0 ? o.features : CLS_FEATURE_SHORTLIST) | cls_test_features;
     s->features &= cls_features_built();
-    s->no_late_compile = o.no_late_compile;
+    s->late_compile = o.late_compile;
     /* At least one entry, since the latest token decides whether a request has ended. */
     s->layout = CLS_LAYOUT(s->counts, o.max_history != 0 ? o.max_history : 1, o.max_rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;

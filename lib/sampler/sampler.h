@@ -124,7 +124,7 @@ struct cls_sampler {
     cls_status (*compile)(cls_sampler *sampler, uint32_t features);
     uint32_t
         missing_of_step; /* features for which the last call was refused; a part may be there now */
-    int no_late_compile;
+    int late_compile;
     /* Kernels that read no logits have type 0. */
     struct cls_compiled_kernel kernels[CLS_DTYPES][CLS_VARIANTS];
     /* The variants that were launched, a bit each; or the one that the device refused to launch. */
@@ -194,7 +194,7 @@ struct cls_sampler {
     cl_event last_event;     /* of the last step */
     cl_command_queue last_queue;
     uint32_t launches;        /* of the last call */
-    int lost;                 /* 1 if a step failed in the middle */
+    cl_int lost;              /* why a step failed in the middle, or CL_SUCCESS */
     atomic_flag in_use;       /* set during a call */
     struct cls_shard *shard;  /* that uses the sampler, or NULL */
     const char *refusal;      /* why only the shard's calls may use the sampler now, or NULL */
@@ -212,7 +212,7 @@ cls_status cls_sampler_lock(cls_sampler *sampler);
 cls_status cls_sampler_enter(cls_sampler *sampler);
 cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 #define CLS_GUARDED_CALL(sampler, call) \
-    (cls_sampler_enter(sampler) == CLS_OK ? cls_sampler_leave(sampler, call) : CLS_BAD_ARGUMENT)
+    (cls_sampler_enter(sampler) == CLS_OK ? cls_sampler_leave(sampler, call) : cls_error_status())
 
 /* A slot call, whose changes are made at once on the host, and before the next step on a device. */
 #define CLS_SLOT_CALL(sampler, call) CLS_GUARDED_CALL(sampler, cls_changes_end(sampler, call))
@@ -223,7 +223,7 @@ struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum c
                                               int32_t dtype, uint32_t features);
 
 /* Compiles the kernels that the sampler lacks for some of these features, before the call that
- * needs them changes anything. Fails if that fails, or if options->no_late_compile forbids it. If
+ * needs them changes anything. Fails if that fails, or if options->late_compile is not set. If
  * memory then runs out for the call, the sampler keeps the programs and the features. That changes
  * no token: they do not affect which steps are accepted, and every variant that supports a step
  * gives the same tokens (check_faults, late_programs). */
@@ -386,8 +386,10 @@ typedef struct cls_commands {
     int started;        /* 1 once slots may have changed: an error then makes the sampler lost */
 } cls_commands;
 
-/* Fails with the message of a sampler that is lost. */
-cls_status cls_sampler_lost(void);
+/* Fail with CLS_LOST. cls_sampler_lose() makes the sampler lost: `what` says what failed, with
+ * OpenCL's code. */
+cls_status cls_sampler_lost(const cls_sampler *sampler);
+cls_status cls_sampler_lose(cls_sampler *sampler, cl_int code, const char *what);
 
 /* Flushes the queue of the sampler's last step unless it is `queue`, where a command is to wait for
  * that step: on some drivers an event of a queue that nobody flushes never completes (rusticl). */

@@ -11,8 +11,8 @@ static cls_status check_slot(const cls_sampler *s, const char *name, uint32_t sl
 {
     if (s == NULL)
         return cls_refuse("sampler is NULL");
-    if (s->lost)
-        return cls_sampler_lost();
+    if (s->lost != CL_SUCCESS)
+        return cls_sampler_lost(s);
     if (slot >= s->slots)
         return cls_refuse("%s is %u, but the sampler has slots 0 to %u", name, (unsigned)slot,
                           (unsigned)s->slots - 1);
@@ -36,71 +36,23 @@ void cls_checked_params_free(cls_checked_params *p)
     memset(p, 0, sizeof *p);
 }
 
-/* Fails if the sampler's history keeps fewer than `need` of the latest tokens. name, value: the
- * parameter that needs them; more: what else makes it need so many, or "". */
-static cls_status check_history(const cls_sampler *s, uint64_t need, const char *name, double value,
-                                const char *more)
-{
-    if (need <= s->history)
-        return CLS_OK;
-    return cls_refuse("params->%s is %g%s, but options->max_history is %u: at least %llu is needed",
-                      name, value, more, (unsigned)s->history, (unsigned long long)need);
-}
-
-/* The latest tokens are compared with all ids of a sequence but the last one. Kernels look for bad
- * words in CLS_MAX_HISTORY tokens of a longer history. */
-static cls_status check_list_history(const cls_sampler *s, const cls_list_param *l,
-                                     const cls_params *p)
-{
-    const cls_ids *const sequences = cls_list_array(l, p);
-    const uint32_t n = cls_list_count(l, p);
-    const int is_one = l->kind != CLS_LIST_sequences;
-    cls_status status = CLS_OK;
-    char name[64];
-    for (uint32_t i = 0; l->matched && i < (is_one ? 1 : n) && status == CLS_OK; i++) {
-        const uint32_t ids = is_one ? n : sequences[i].count;
-        if (!is_one && ids > CLS_MAX_HISTORY + 1)
-            return cls_refuse("params->%s.sequences[%u].count is %u; it must be at most %d",
-                              l->name, (unsigned)i, (unsigned)ids, CLS_MAX_HISTORY + 1);
-        if (ids <= s->history + 1)
-            continue;
-        if (is_one)
-            snprintf(name, sizeof name, "%s.count", l->name);
-        else
-            snprintf(name, sizeof name, "%s.sequences[%u].count", l->name, (unsigned)i);
-        status = check_history(s, ids - 1, name, ids, "");
-    }
-    return status;
-}
-
-/* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. DRY sees
- * what there is; without a history it is refused, and the number in the message is the least with
- * which it has an effect. */
+/* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. Kernels
+ * look for bad words in CLS_MAX_HISTORY tokens of a longer history. */
 static cls_status check_histories(const cls_sampler *s, const cls_params *p)
 {
-    const int dry = cls_dry_is_on(p), none = s->history == 0;
-    const uint64_t repeated = (uint64_t)p->dry_allowed_length + 1;
-    const uint64_t loops = (uint64_t)p->loop_repeats * p->loop_max;
-    char more[48];
-    snprintf(more, sizeof more, " and params->loop_max %u", (unsigned)p->loop_max);
-    const struct {
-        const char *name;
-        double value;
-        uint64_t need;
-    } rows[] = {
-        {"penalty_window", p->penalty_window, p->penalty_window},
-        {"dry_window", p->dry_window, dry ? p->dry_window : 0},
-        {"dry_multiplier", (double)p->dry_multiplier, dry && none ? repeated : 0},
-        {"no_repeat_ngram", p->no_repeat_ngram, p->no_repeat_ngram},
-        {"watermark_context", p->watermark_context, p->watermark_context},
-        {"ngram_window", p->ngram_window, p->no_repeat_ngram != 0 ? p->ngram_window : 0},
-    };
-    cls_status status = check_history(s, loops, "loop_repeats", p->loop_repeats, more);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && status == CLS_OK; i++)
-        status = check_history(s, rows[i].need, rows[i].name, rows[i].value, "");
-    for (int i = 0; i < CLS_LIST_COUNT && status == CLS_OK; i++)
-        status = check_list_history(s, &cls_list_table[i], p);
-    return status;
+    cls_history_need need;
+    for (uint32_t i = 0; i < p->bad_words.count; i++)
+        if (p->bad_words.sequences[i].count > CLS_MAX_HISTORY + 1)
+            return cls_refuse("params->bad_words.sequences[%u].count is %u; it must be at most %d",
+                              (unsigned)i, (unsigned)p->bad_words.sequences[i].count,
+                              CLS_MAX_HISTORY + 1);
+    for (int i = 0; cls_history_need_of(p, i, &need); i++)
+        if (need.least > s->history)
+            return cls_refuse("params->%s is %g%s, but options->max_history is %u: at least %llu "
+                              "is needed",
+                              need.name, need.value, need.more, (unsigned)s->history,
+                              (unsigned long long)need.tokens);
+    return CLS_OK;
 }
 
 /* Fails if a parameter needs an option that the sampler was created without. */

@@ -52,8 +52,8 @@ static cls_status check_closed(const cls_shard *h)
 static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait,
                             const cl_event *wait)
 {
-    if (h->sampler->lost)
-        return cls_sampler_lost();
+    if (h->sampler->lost != CL_SUCCESS)
+        return cls_sampler_lost(h->sampler);
     const cl_int code = clRetainCommandQueue(queue);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the queue");
@@ -157,10 +157,8 @@ static cls_status finish_partial(cls_shard *h)
         return CLS_OK;
     const cl_int code = h->ready != NULL ? wait_ready(h) : cls_rows_read(h);
     if (code != CL_SUCCESS) {
-        h->sampler->lost = 1;
         close_step(h);
-        return cls_fail(CLS_OPENCL_ERROR, code,
-                        "the device failed while it computed a partial, and the sampler is lost");
+        return cls_sampler_lose(h->sampler, code, "the device failed while it computed a partial");
     }
     cls_partial_seal(h);
     h->sealed = 1;
@@ -329,8 +327,7 @@ static cls_status merge_on_device(cls_shard *const *shards, uint32_t n, cl_event
         cl_event all;
         code = clEnqueueMarkerWithWaitList(shards[i]->queue, n, ends, &all);
         if (code != CL_SUCCESS) {
-            s->lost = 1;
-            status = cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue a marker");
+            status = cls_sampler_lose(s, code, "cannot enqueue a marker");
         } else {
             clFlush(shards[i]->queue);
             ends[i] = all; /* the others then wait for it, too, which is as good */

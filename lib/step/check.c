@@ -18,7 +18,8 @@ static cls_status check_logits(const cls_sampler *s, uint32_t width, cls_plan *p
     if (dtype < 0 || dtype >= CLS_DTYPES)
         return cls_refuse("%s->logits.dtype is %d, which is not a cls_dtype", call, (int)dtype);
     if (!(s->dtypes >> dtype & 1u))
-        return cls_refuse(
+        return cls_fail(
+            CLS_NOT_COMPILED, CL_SUCCESS,
             "%s->logits.dtype is %s; the sampler was not created for it: see options->dtypes", call,
             names[dtype]);
     if (plan->step.logits_rows == 0)

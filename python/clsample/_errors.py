@@ -80,6 +80,25 @@ class MPIError(Error):
     status = Status.MPI_ERROR
 
 
+class InUse(Error, RuntimeError):
+    """Another thread, or the call whose callback this is, uses the sampler."""
+
+    status = Status.IN_USE
+
+
+class NotCompiled(Error, ValueError):
+    """The sampler was not created for a feature or a type, or the library was built without it."""
+
+    status = Status.NOT_COMPILED
+
+
+class Lost(Error, RuntimeError):
+    """A step failed in the middle. Close the sampler; another one can load saved requests, or begin
+    them with the tokens that were read."""
+
+    status = Status.LOST
+
+
 class OpenCLNotFound(Error, ImportError):
     """pyopencl cannot be imported. Context("host") does without it."""
 

@@ -25,7 +25,7 @@ from ._opencl import events, lend, own_event
 from ._request import Request, new_params, seeded
 from ._results import Drafts, Logprobs, Result, Step, Verified, finish
 from ._structs import Filler, choice, choices, ids, integer, kind, new, own, query, real, switch
-from ._types import Feature, Memory, OutputOptions, Params, SamplerOptions, VerifyMethod
+from ._types import Feature, Memory, OutputOptions, Params, SamplerOptions, Status, VerifyMethod
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -75,8 +75,8 @@ class Sampler(Closed):
         struct.vocab, struct.max_rows = self.vocab, self.max_rows
         struct.max_history = MAX_HISTORY
         given = dict(options)
+        # _made() compiles, and warns; the library is not told.
         self._late_compile = switch("late_compile", given.pop("late_compile", True))
-        struct.no_late_compile = True  # _made() compiles
         keep: List[Any] = []
         _fill_options(struct, given, keep)
         out = ffi.new("cls_sampler **")
@@ -131,7 +131,7 @@ class Sampler(Closed):
     def _made(self, function: Callable[..., int], *arguments: Any) -> int:
         """The status of a call, which is made again if it lacked features that are compiled."""
         status = function(*arguments)
-        if status != 0 and self._late_compile:
+        if status == Status.NOT_COMPILED and self._late_compile:
             missing = lib.cls_sampler_missing(self._handle)
             if missing != 0:
                 self._warn(missing)

@@ -124,7 +124,7 @@ typedef struct subject {
     cls_outputs outputs;
 } subject;
 
-static subject subject_of(device *d, cls_context *context, int no_late_compile)
+static subject subject_of(device *d, cls_context *context, int late_compile)
 {
     subject s = {.d = d, .b = batch_new(1, VOCAB, CLS_F32, 0, 0)};
     s.b->history = 60;
@@ -132,7 +132,7 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     cls_sampler_options o = sampler_options(VOCAB, ROWS);
     o.max_history = 60;
     o.max_rollback = 4;
-    o.no_late_compile = no_late_compile;
+    o.late_compile = late_compile;
     must(cls_sampler_create(context, &o, &s.sampler));
     cls_outputs_init(&s.outputs);
     s.step = default_step(1, buffer_of(d, s.b->data_size * ROWS, NULL));
@@ -211,7 +211,7 @@ START_TEST(by_need)
     else
         ck_assert_uint_ge(fake.builds, 2); /* and the test of groups */
     fake.builds = 0;
-    subject s = subject_of(d, context, 0);
+    subject s = subject_of(d, context, 1);
     expect_progress("slots survey token-list");
     expect_programs(context, "self-test slots survey token-list");
     ck_assert_uint_eq(fake.builds, 3);
@@ -258,7 +258,7 @@ START_TEST(by_need)
 
     /* All that is there: another sampler compiles nothing, nor does a call ahead. */
     fake.builds = 0;
-    s = subject_of(d, context, 1);
+    s = subject_of(d, context, 0);
     must(compile(context, 1u << CLS_F32,
                  CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
                      CLS_FEATURE_STATE));
@@ -269,8 +269,8 @@ START_TEST(by_need)
 }
 END_TEST
 
-/* With no_late_compile the same calls are refused, by the feature's name, and the
- * slot is what it was. */
+/* Without late_compile the same calls are refused, by the feature's name, and the slot is what it
+ * was. */
 START_TEST(refused_late)
 {
     static const struct {
@@ -282,7 +282,7 @@ START_TEST(refused_late)
                   {WISH_NGRAM, "CLS_FEATURE_HISTORY"}};
     device *const d = fixture_device(_i);
     cls_context *const context = opened(d);
-    subject s = subject_of(d, context, 1);
+    subject s = subject_of(d, context, 0);
     cls_params p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     steps(&s, 2, "usual");
@@ -290,8 +290,8 @@ START_TEST(refused_late)
     for (size_t i = 0; i < sizeof all_of / sizeof all_of[0]; i++) {
         p = params_of(all_of[i].w);
         p.top_k = all_of[i].w == WISH_TYPICAL ? 0 : p.top_k;
-        must_refuse(begin(&s, &p), all_of[i].name);
-        must_say("options->no_late_compile");
+        must_fail(begin(&s, &p), CLS_NOT_COMPILED, all_of[i].name);
+        must_say("options->late_compile");
         must(cls_sampler_check(s.sampler, &p)); /* which asks no device, and compiles nothing */
         steps(&s, 1, all_of[i].name);
     }
@@ -305,9 +305,9 @@ START_TEST(refused_late)
     expect_progress("survey-row token-row");
     p = params_of(WISH_USUAL);
     must(begin(&s, &p));
-    must_refuse(cls_slot_params(s.sampler, 0, &p), "CLS_FEATURE_STATE");
-    must_refuse(cls_slot_copy(s.sampler, 1, 0), "CLS_FEATURE_STATE");
-    must_refuse(cls_slot_rollback(s.sampler, 0, 1), "CLS_FEATURE_STATE");
+    must_fail(cls_slot_params(s.sampler, 0, &p), CLS_NOT_COMPILED, "CLS_FEATURE_STATE");
+    must_fail(cls_slot_copy(s.sampler, 1, 0), CLS_NOT_COMPILED, "CLS_FEATURE_STATE");
+    must_fail(cls_slot_rollback(s.sampler, 0, 1), CLS_NOT_COMPILED, "CLS_FEATURE_STATE");
     must(cls_slot_rollback(s.sampler, 0, 0));
     must(cls_slot_append_prompt(s.sampler, 0, NULL, 0));
     steps(&s, 2, "after all refusals");
@@ -339,7 +339,7 @@ START_TEST(refused_steps)
     static const cls_ints one = {.host = prompt};
     device *const d = fixture_device(_i);
     cls_context *const context = opened(d);
-    subject s = subject_of(d, context, 0);
+    subject s = subject_of(d, context, 1);
     s.step.outputs = &s.outputs;
     const cls_step good = s.step;
     const cls_outputs none = s.outputs;
@@ -584,7 +584,7 @@ START_TEST(another_thread)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = opened(d);
-    subject s = subject_of(d, context, 0);
+    subject s = subject_of(d, context, 1);
     ahead a = {.context = context,
                .features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
     pthread_t thread;
@@ -607,7 +607,7 @@ START_TEST(another_thread)
     told = (progress){.calls = 0};
     fake.builds = 0;
     fixture_features(a.features);
-    subject other = subject_of(d, context, 1);
+    subject other = subject_of(d, context, 0);
     fixture_features(0);
     ck_assert_uint_eq(fake.builds + told.calls, 0);
     p = params_of(WISH_USUAL);
@@ -666,7 +666,7 @@ START_TEST(exports)
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
         ck_assert_msg(info.origin == CLS_ORIGIN_BINARY, "%s is of origin %u", info.name,
                       info.origin);
-    subject s = subject_of(d, context, 0);
+    subject s = subject_of(d, context, 1);
     for (int w = WISH_USUAL; w < (everything ? WISHES : WISH_USUAL + 1); w++) {
         const cls_params p = params_of((wish)w);
         must(begin(&s, &p));

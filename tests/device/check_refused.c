@@ -225,10 +225,10 @@ static void call_again(void *user, const char *program, uint32_t done, uint32_t 
     if (n->sampler == NULL)
         return;
     cls_params p = default_params();
-    must_refuse(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0),
-                "sampler is in use by another call");
-    must_refuse(cls_slot_reset(n->sampler, 0), "in use");
-    must_refuse(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), "in use");
+    must_fail(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0), CLS_IN_USE,
+              "sampler is in use by another call");
+    must_fail(cls_slot_reset(n->sampler, 0), CLS_IN_USE, "in use");
+    must_fail(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), CLS_IN_USE, "in use");
     n->calls++;
 }
 

@@ -253,6 +253,7 @@ int main(int argc, char **argv)
         return !refused(created(&none), LITERT_UNAVAILABLE,
                         "does not export MessageLite::SerializeToArray()");
     cls_sampler_options_init(&o);
+    o.late_compile = 1;
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = ROWS;
     o.max_history = 200;

@@ -89,6 +89,7 @@ int main(void)
     sampler_options.s.vocab = VOCAB;
     sampler_options.s.max_rows = 2;
     sampler_options.s.max_history = 20;
+    sampler_options.s.late_compile = 1;
     MUST(cls_sampler_create(context, &sampler_options.s, &sampler));
     UNTOUCHED(sampler_options);
     GUARDED(cls_memory, memory);

@@ -33,6 +33,7 @@ int main(void)
     const cl_context cl = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
     const cl_command_queue queue = clCreateCommandQueue(cl, device, 0, NULL);
     cls_sampler_options_init(&o);
+    o.late_compile = 1;
     o.vocab = VOCAB;
     if (cls_context_create(cl, device, NULL, &context) != CLS_OK ||
         cls_sampler_create(context, &o, &sampler) != CLS_OK)

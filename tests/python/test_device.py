@@ -27,7 +27,7 @@ def test_types_of_logits(context, logits, kind):
         options = options if context is HOST else {}  # whose arrays are NumPy's
         assert sampler.sample(array, one, positions=[0], **options).tokens.get()[0] == token
         assert array.get().tobytes() == given[1:2].tobytes()
-        with pytest.raises(clsample.BadArgument, match="the sampler was not created for it"):
+        with pytest.raises(clsample.NotCompiled, match="the sampler was not created for it"):
             sampler.sample(logits[1], one)
 
 
@@ -411,9 +411,9 @@ def test_features_that_are_added(device, logits):
     """A step needs a feature that the sampler lacks, until compile() adds it."""
     with device.sampler(VOCAB, 1, late_compile=False) as one:
         request = one.begin(seed=5)
-        with pytest.raises(clsample.BadArgument, match="create it with CLS_FEATURE_LOGPROBS"):
+        with pytest.raises(clsample.NotCompiled, match="create it with CLS_FEATURE_LOGPROBS"):
             one.sample(logits[:1], request, logprobs=True)
-        with pytest.raises(clsample.BadArgument, match="STATE.*no_late_compile forbids"):
+        with pytest.raises(clsample.NotCompiled, match="STATE.*options lack"):
             request.update(presence_penalty=1.0)
         with pytest.raises(ValueError, match="features is 'nothing'"):
             one.compile("nothing")

@@ -161,6 +161,7 @@ static cls_status create(life *l)
 {
     cls_sampler_options o;
     cls_sampler_options_init(&o);
+    o.late_compile = 1;
     o.vocab = l->vocab;
     o.max_rows = LIFE_ROWS;
     o.slot_count = SLOTS;

@@ -145,6 +145,7 @@ cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots)
 {
     cls_sampler_options o;
     cls_sampler_options_init(&o);
+    o.late_compile = 1;
     o.vocab = vocab;
     o.max_rows = o.slot_count = slots;
     return o;

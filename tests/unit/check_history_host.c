@@ -114,11 +114,92 @@ START_TEST(long_words)
 }
 END_TEST
 
+/* Sets the i-th parameter that looks at the latest tokens; returns their number, or 0 at the end.
+ */
+static uint32_t looking(cls_params *p, int i)
+{
+    static const int32_t ids[9] = {3, 4, 5};
+    static const cls_ids words[] = {{ids, 3}, {ids, 9}, {ids, 2}};
+    *p = default_params();
+    switch (i) {
+    case 0:
+        p->penalty_window = 20;
+        return 20;
+    case 1:
+        p->dry_multiplier = 0.8f;
+        p->dry_window = 21;
+        return 21;
+    case 2:
+        p->no_repeat_ngram = 4;
+        return 4;
+    case 3:
+        p->no_repeat_ngram = 4;
+        p->ngram_window = 9;
+        return 9;
+    case 4:
+        p->loop_repeats = 3;
+        p->loop_max = 7;
+        return 21;
+    case 5:
+        p->bad_words = (cls_sequences){words, 3};
+        return 8;
+    case 6:
+        p->watermark_context = 5;
+        return 5;
+    case 7:
+    case 8:
+        p->thinking_forced = words[0];
+        *(i == 7 ? &p->thinking_start : &p->thinking_end) = words[1];
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+/* cls_params_history() is the least history of a sampler that takes the parameters. */
+START_TEST(needed_history)
+{
+    uint32_t need = 1, found;
+    cls_context *context;
+    cls_params p;
+    must(cls_context_create_host(NULL, &context));
+    for (int i = 0; (need = looking(&p, i)) != 0; i++)
+        for (uint32_t less = 0; less < 2; less++) {
+            cls_sampler_options o = sampler_options(100, 1);
+            cls_sampler *s;
+            must(cls_params_history(&p, &found));
+            ck_assert_msg(found == need, "parameter %d: %u, not %u", i, found, need);
+            o.max_history = need - less;
+            must(cls_sampler_create(context, &o, &s));
+            if (less)
+                must_refuse(cls_sampler_check(s, &p), "options->max_history is");
+            else
+                must(cls_sampler_check(s, &p));
+            cls_sampler_destroy(s);
+        }
+    p = default_params();
+    must(cls_params_history(&p, &found));
+    ck_assert_uint_eq(found, 0);
+    p.dry_multiplier = 1.0f; /* it has an effect from its allowed length of 2 and a token on */
+    must(cls_params_history(&p, &found));
+    ck_assert_uint_eq(found, 3);
+    p.loop_repeats = p.loop_max = UINT32_MAX;
+    must(cls_params_history(&p, &found));
+    ck_assert_uint_eq(found, UINT32_MAX);
+    p.bad_words.count = 4;
+    must(cls_params_history(&p, &found)); /* without an array there is nothing to look for */
+    must_refuse(cls_params_history(&p, NULL), "max_history is NULL");
+    must_refuse(cls_params_history(NULL, &found), "params is NULL");
+    cls_context_destroy(context);
+}
+END_TEST
+
 int main(void)
 {
     fixture_begin(ON_HOST);
     add_test(ngrams_of_ocr_models);
     add_test(null_lists);
     add_test(long_words);
+    add_test(needed_history);
     return fixture_end();
 }
