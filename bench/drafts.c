@@ -154,7 +154,7 @@ static int begin_requests(const verification *v)
     for (uint32_t slot = 0; slot < v->requests; slot++) {
         cls_params params = *bench_params(v->c);
         params.seed = v->setup.first + slot;
-        if (cli_try(cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0),
+        if (cli_try(cls_slot_begin(v->setup.sampler, slot, &params, NULL),
                     "bench: beginning a slot"))
             return 1;
     }

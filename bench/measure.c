@@ -53,8 +53,10 @@ static cls_status begin_row(const bench_setup *setup, const bench_case *c, uint3
     if (setup->vocab <= 13) /* the largest of DRY's breakers */
         params.dry_breakers.count = 0;
     const cls_status status =
-        cls_slot_begin(setup->sampler, slot, &params, prompts != 0 ? ids : NULL, prompts,
-                       outputs != 0 ? ids + prompts : NULL, outputs);
+        cls_slot_begin(setup->sampler, slot, &params,
+                       &(cls_text){.struct_size = sizeof(cls_text),
+                                   .prompt = {prompts != 0 ? ids : NULL, prompts},
+                                   .output = {outputs != 0 ? ids + prompts : NULL, outputs}});
     return status == CLS_OK && c->forced ? cls_slot_force(setup->sampler, slot, ids, FORCED)
                                          : status;
 }

@@ -65,8 +65,9 @@ static int join(serving *s, uint32_t slot, uint32_t step, double *host_us)
         *t = (trace){.number = number, .slot = slot, .first = step};
     s->occupants[slot] = (occupant){.number = number, .steps = r->steps};
     start = bench_clock();
-    status =
-        cls_slot_begin(s->setup->sampler, slot, &r->params, r->prompt, r->prompt_count, NULL, 0);
+    status = cls_slot_begin(
+        s->setup->sampler, slot, &r->params,
+        &(cls_text){.struct_size = sizeof(cls_text), .prompt = {r->prompt, r->prompt_count}});
     *host_us += bench_clock() - start;
     return cli_try(status, "bench: serving: beginning a slot");
 }
@@ -165,7 +166,9 @@ static int check(serving *s, const bench_setup *twin, const trace *t)
     step.logits.dtype = (int32_t)twin->dtype;
     step.tokens = bench_memory(&token, sizeof token);
     step.status = bench_memory(&status, sizeof status);
-    if (cli_try(cls_slot_begin(twin->sampler, 0, &r->params, r->prompt, r->prompt_count, NULL, 0),
+    if (cli_try(cls_slot_begin(twin->sampler, 0, &r->params,
+                               &(cls_text){.struct_size = sizeof(cls_text),
+                                           .prompt = {r->prompt, r->prompt_count}}),
                 "bench: the reference"))
         return 1;
     for (uint32_t i = 0; i < t->n; i++) {

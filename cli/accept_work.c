@@ -354,7 +354,7 @@ static int begin_requests(const stretch *s, cls_sampler *sampler)
         p.repetition_penalty = i % 4 == 3 ? 1.2f : 1.0f;
         p.seed = s->t->job->seed;
         p.stream = i;
-        if (cli_compile_done(cls_slot_begin(sampler, i, &p, NULL, 0, NULL, 0)) != CLS_OK)
+        if (cli_compile_done(cls_slot_begin(sampler, i, &p, NULL)) != CLS_OK)
             return fail_call("a request");
     }
     return 0;

@@ -233,7 +233,10 @@ typedef struct slot_call {
     { \
         return cls_slot_##call(c->sampler, c->slot, __VA_ARGS__); \
     }
-SLOT_CALL(begin, &c->params, c->prompt, c->prompts, c->output, c->outputs)
+SLOT_CALL(begin, &c->params,
+          &(cls_text){.struct_size = sizeof(cls_text),
+                      .prompt = {c->prompt, c->prompts},
+                      .output = {c->output, c->outputs}})
 SLOT_CALL(params, &c->params)
 SLOT_CALL(append_prompt, c->prompt, c->prompts)
 SLOT_CALL(next_turn, c->prompt, c->prompts)

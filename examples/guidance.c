@@ -88,8 +88,8 @@ int main(void)
         params.seed = 11;
         step.bias.factor = on_host.bias.factor =
             1 / scale - 1; /* below 0 for scales above 1; a scale of 1 has no bias */
-        must(cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0));
-        must(cls_slot_begin(reference, 0, &params, NULL, 0, NULL, 0));
+        must(cls_slot_begin(sampler, 0, &params, NULL));
+        must(cls_slot_begin(reference, 0, &params, NULL));
         printf("scale %.1f:", (double)scale);
         for (int s = 0; s < STEPS; s++) {
             run_model(logits, s);

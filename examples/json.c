@@ -241,7 +241,7 @@ static void begin(const machine *m, slot_state *s, int slot, uint32_t text,
     params.stop_ids.count = 1;
     params.max_tokens = MAX_TOKENS;
     params.grammar = follows;
-    must(cls_slot_begin(m->sampler, (uint32_t)slot, &params, NULL, 0, NULL, 0));
+    must(cls_slot_begin(m->sampler, (uint32_t)slot, &params, NULL));
     *s = (slot_state){.text = text, .taken = true};
 }
 

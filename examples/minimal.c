@@ -76,7 +76,7 @@ int main(void)
         params.top_k = 50;
         params.top_p = 0.95f;
         params.seed = r;
-        must(cls_slot_begin(sampler, r, &params, NULL, 0, NULL, 0));
+        must(cls_slot_begin(sampler, r, &params, NULL));
     }
 
     /* Each step is one call. Tokens may also stay on the device. */

@@ -93,9 +93,9 @@ int main(void)
             const cls_params params = params_of(r, 100 + r);
             positions[r] = s;
             if (s == 0 || s >= STEPS / 2) /* once, and again where parameters change */
-                must(cls_slot_begin(sampler, r, &params, NULL, 0, NULL, 0));
+                must(cls_slot_begin(sampler, r, &params, NULL));
             if (s == 0)
-                must(cls_slot_begin(reference, r, &params, NULL, 0, NULL, 0));
+                must(cls_slot_begin(reference, r, &params, NULL));
         }
         must(cls_sample(sampler, queue, &step, 0, NULL, NULL));
         in_call = least(in_call, microseconds() - start);

@@ -216,9 +216,11 @@ static int join(server *s, request *r)
     }
     s->free -= 1 + r->forks;
     take_slot(s, r);
-    must(cls_slot_begin(s->sampler, r->slot, &r->params, r->text,
-                        r->whole ? r->scenario->prompt : 0, r->text + r->scenario->prompt,
-                        r->scenario->output));
+    must(cls_slot_begin(
+        s->sampler, r->slot, &r->params,
+        &(cls_text){.struct_size = sizeof(cls_text),
+                    .prompt = {r->text, r->whole ? r->scenario->prompt : 0},
+                    .output = {r->text + r->scenario->prompt, r->scenario->output}}));
     /* The first sampled row reads the last token of the initial text from `latest`. Later entries
      * are written by the sampler. */
     must(clEnqueueWriteBuffer(s->queue, s->latest, CL_FALSE, r->slot * sizeof(int32_t),

@@ -162,11 +162,15 @@ static void begin(loop *l)
         params.seed = 20 + i; /* with the target's random numbers more drafts match */
         for (uint32_t k = 0; k < PROMPT; k++)
             l->text[i][l->n[i]++] = (int32_t)(3 + (i * 71 + k * 13) % (VOCAB - 3));
-        must(cls_slot_begin(l->sampler[DRAFT], i, &params, l->text[i], PROMPT, NULL, 0));
+        must(cls_slot_begin(
+            l->sampler[DRAFT], i, &params,
+            &(cls_text){.struct_size = sizeof(cls_text), .prompt = {l->text[i], PROMPT}}));
         params.max_tokens = MOST_TOKENS - 9 * i; /* some end on a draft, some on a bonus */
         params.stop_ids.ids = stop;
         params.stop_ids.count = 1;
-        must(cls_slot_begin(l->sampler[TARGET], i, &params, l->text[i], PROMPT, NULL, 0));
+        must(cls_slot_begin(
+            l->sampler[TARGET], i, &params,
+            &(cls_text){.struct_size = sizeof(cls_text), .prompt = {l->text[i], PROMPT}}));
         latest[i] = l->text[i][PROMPT - 1];
         position[i] = PROMPT - 1;
     }

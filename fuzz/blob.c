@@ -126,8 +126,10 @@ static size_t save_random(const subject *s, rng *r, uint8_t *bytes)
     cls_params params = b->params[0];
     if (rng_below(r, 4) == 0)
         make_ends(s, &params, r);
-    must(cls_slot_begin(s->sampler, 0, &params, t->prompt, t->prompt_count, t->output,
-                        t->output_count));
+    must(cls_slot_begin(s->sampler, 0, &params,
+                        &(cls_text){.struct_size = sizeof(cls_text),
+                                    .prompt = {t->prompt, t->prompt_count},
+                                    .output = {t->output, t->output_count}}));
     if (rng_below(r, 4) == 0)
         must(cls_slot_force(s->sampler, 0, (const int32_t[]){3, 99, 1, 0}, rng_below(r, 5)));
     must(cls_slot_copy(s->sampler, 1, 0));

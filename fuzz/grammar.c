@@ -246,7 +246,9 @@ static void draw(const arrays *a, const cls_grammar *g, input *in)
     step.status = (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = &status, .size = sizeof status};
     demand(cls_context_create_host(NULL, &host) == CLS_OK &&
                cls_sampler_create(host, &options, &sampler) == CLS_OK &&
-               cls_slot_begin(sampler, 0, &params, NULL, 0, output, count) == CLS_OK &&
+               cls_slot_begin(sampler, 0, &params,
+                              &(cls_text){.struct_size = sizeof(cls_text),
+                                          .output = {output, count}}) == CLS_OK &&
                cls_sample(sampler, NULL, &step, 0, NULL, NULL) == CLS_OK,
            "a row cannot be sampled: %s", cls_error_message());
     cls_sampler_destroy(sampler);

@@ -63,7 +63,10 @@ static void sample(const cls_params *params, const cls_ids *force, uint32_t voca
                cls_sampler_create(host, &options, &sampler) == CLS_OK &&
                cls_sampler_infill(sampler, &infill) == CLS_OK,
            "no sampler: %s", cls_error_message());
-    demand(cls_slot_begin(sampler, 0, params, tokens, 8, tokens, 8) == CLS_OK &&
+    demand(cls_slot_begin(sampler, 0, params,
+                          &(cls_text){.struct_size = sizeof(cls_text),
+                                      .prompt = {tokens, 8},
+                                      .output = {tokens, 8}}) == CLS_OK &&
                cls_slot_force(sampler, 0, force->ids, force->count) == CLS_OK &&
                cls_sample(sampler, NULL, &step, 0, NULL, NULL) == CLS_OK,
            "the parameters are accepted, but a row cannot be sampled: %s", cls_error_message());

@@ -17,6 +17,7 @@
     X(cls_selftest_report, failed) \
     X(cls_sampler_options, host_mask_size) \
     X(cls_memory, host) \
+    X(cls_text, output) \
     X(cls_infill, prefix_of) \
     X(cls_params, post_thinking) \
     X(cls_grammar_options, max_bytes) \
@@ -29,7 +30,9 @@
     X(cls_draft_call, counts) \
     X(cls_shard_options, reserved) \
     X(cls_shard_info, borders) \
-    X(cls_host_candidates, random_bits)
+    X(cls_host_candidates, random_bits) \
+    X(cls_watermark_call, key) \
+    X(cls_watermark_score, p_value)
 #define CLS_LAST_FIELDS_OF_HEAD(X) X(cls_head_options, softcap) X(cls_head_call, logits)
 #define CLS_LAST_FIELDS_OF_MPI(X) X(cls_mpi_options, borders)
 

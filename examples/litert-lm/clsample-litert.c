@@ -146,7 +146,7 @@ static int set_params(struct sampler *s, const void *message, bool begins, char 
         code = convert(s, &read, begins, &params, error);
     for (uint32_t r = 0; r < s->rows && code == LITERT_OK; r++) {
         params.stream = r;
-        code = done(begins ? cls_slot_begin(s->sampler, r, &params, NULL, 0, NULL, 0)
+        code = done(begins ? cls_slot_begin(s->sampler, r, &params, NULL)
                            : cls_slot_params(s->sampler, r, &params),
                     "parameters", error);
     }

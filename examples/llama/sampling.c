@@ -75,7 +75,9 @@ void sampling_close(sampling *s)
 
 void sampling_begin(sampling *s, const request *r)
 {
-    must(cls_slot_begin(s->sampler, r->slot, &r->params, r->tokens, r->n_prompt, NULL, 0),
+    must(cls_slot_begin(
+             s->sampler, r->slot, &r->params,
+             &(cls_text){.struct_size = sizeof(cls_text), .prompt = {r->tokens, r->n_prompt}}),
          "a request");
 }
 

@@ -135,7 +135,7 @@ static void put_prompt(const struct sequence *q, struct llama_sampler *sampler, 
 /* Begins the request anew. */
 static void restart(const struct sequence *q)
 {
-    CHECK(cls_slot_begin(reference, q->slot, &q->params, NULL, 0, NULL, 0) == CLS_OK);
+    CHECK(cls_slot_begin(reference, q->slot, &q->params, NULL) == CLS_OK);
 }
 
 /* A copy in another slot. */

@@ -386,8 +386,7 @@ static void sampler_reset(struct llama_sampler *s)
     struct slot_sampler *m = s->ctx;
     m->draws = m->prompt_count = 0;
     if (m->slot != NO_SLOT &&
-        !done(cls_slot_begin(m->shared->sampler, (uint32_t)m->slot, &m->params, NULL, 0, NULL, 0),
-              "reset"))
+        !done(cls_slot_begin(m->shared->sampler, (uint32_t)m->slot, &m->params, NULL), "reset"))
         give_up(m);
 }
 

@@ -41,19 +41,38 @@ CLS_INIT_FUNCTION(cls_host_candidates)
 CLS_API CLS_WARN_UNUSED cls_status cls_host_draw(const cls_host_candidates *candidates,
                                                  int32_t *token);
 
-/* Looks for the watermark of cls_params in a text. vLLM with its single key makes the same one. ids
- * [count]: the output alone, from its first token on. context, 1 to 16, and key: those of the
- * parameters. Each context counts once, with the first token after it. *scored becomes the number
- * of these tokens, *score the sum of -ln(1 - u) over them, and *p_value the probability that a text
- * without the watermark has this score or a larger one: Q(scored, score), the tail of the gamma
- * distribution. vLLM calls a text marked if that is at most 0.01. Texts of one template may exceed
- * that rate, since their tokens are not independent. Allocates 20 bytes for each id for the time of
- * the call.
+/* A text in which a watermark may be. */
+typedef struct cls_watermark_call {
+    size_t struct_size;
+    cls_ids output;    /* the output alone, from its first token on; no id is negative */
+    uint32_t context;  /* watermark_context of cls_params, 1 to 16; there is no default */
+    uint32_t reserved; /* 0 */
+    uint64_t key;      /* watermark_key of cls_params */
+} cls_watermark_call;
+
+CLS_INIT_FUNCTION(cls_watermark_call)
+
+/* What a text has of a watermark. */
+typedef struct cls_watermark_score {
+    size_t struct_size;
+    uint32_t scored;   /* tokens that count: of each context the first token after it */
+    uint32_t reserved; /* 0 */
+    double score;      /* the sum of -ln(1 - u) over these */
+
+    /* The probability that a text without the watermark has this score or a larger one:
+     * Q(scored, score), the tail of the gamma distribution. vLLM calls a text marked if it is at
+     * most 0.01. Texts of one template may exceed that rate, since their tokens are not
+     * independent. */
+    double p_value;
+} cls_watermark_score;
+
+CLS_INIT_FUNCTION(cls_watermark_score)
+
+/* Looks for the watermark of cls_params in a text. vLLM with its single key makes the same one.
+ * *score was initialized. Allocates 20 bytes for each id for the time of the call.
  * CLS_OK; CLS_BAD_ARGUMENT: an id is negative, among others; CLS_OUT_OF_MEMORY. */
-CLS_API CLS_WARN_UNUSED cls_status cls_watermark_detect(const int32_t *ids, uint32_t count,
-                                                        uint32_t context, uint64_t key,
-                                                        uint32_t *scored, double *score,
-                                                        double *p_value);
+CLS_API CLS_WARN_UNUSED cls_status cls_watermark_detect(const cls_watermark_call *call,
+                                                        cls_watermark_score *score);
 
 #ifdef __cplusplus
 }

@@ -27,18 +27,26 @@
 extern "C" {
 #endif
 
-/* Begins a request in a slot, whatever the slot held. prompt: int32 [prompt_count], NULL with 0.
- * output: int32 [output_count], NULL with 0: tokens that the request has generated before, in
- * another slot, in another process, or before it was preempted. The request's position is
- * params->position plus the number of these tokens. The request has already stopped if the output
- * has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens, or if it
- * ends the grammar, which follows `output` from params->grammar_state on.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+/* The text that a request begins with. */
+typedef struct cls_text {
+    size_t struct_size;
+    cls_ids prompt; /* empty by default */
+
+    /* Tokens that the request has generated before, in another slot, in another process, or before
+     * it was preempted; empty by default. */
+    cls_ids output;
+} cls_text;
+
+CLS_INIT_FUNCTION(cls_text)
+
+/* Begins a request in a slot, whatever the slot held. text: NULL for an empty one. The position is
+ * params->position plus the number of tokens of text->output. The request has already stopped if
+ * the output has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens,
+ * or if it ends the grammar, which follows the output from params->grammar_state on. CLS_OK;
+ * CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
-                                                  const cls_params *params, const int32_t *prompt,
-                                                  uint32_t prompt_count, const int32_t *output,
-                                                  uint32_t output_count);
+                                                  const cls_params *params, const cls_text *text);
 
 /* Adds tokens to a begun request's prompt, such as the next chunk of a prefill. A request that a
  * stop id stopped continues; one that max_tokens stopped does not. The output so far remains

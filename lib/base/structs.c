@@ -26,6 +26,7 @@
     X(cls_selftest_report, ) \
     X(cls_sampler_options, .max_rows = 1, .counts = CLS_COUNTS_ALL) \
     X(cls_memory, ) \
+    X(cls_text, ) \
     X(cls_infill, ) \
     X(cls_params, CLS_PARAMS(PARAM, ) CLS_PARAMS_WITHOUT_OPTION(PARAM, )) \
     X(cls_grammar_options, .max_bytes = UINT64_C(1) << 28) \
@@ -38,7 +39,9 @@
     X(cls_draft_call, .min_n = 2, .max_n = 8, .fill = -1) \
     X(cls_shard_options, .shard_count = 1) \
     X(cls_shard_info, ) \
-    X(cls_host_candidates, .vocab = CLS_MAX_VOCAB)
+    X(cls_host_candidates, .vocab = CLS_MAX_VOCAB) \
+    X(cls_watermark_call, ) \
+    X(cls_watermark_score, )
 #define DEFAULTS(name, ...) \
     static const name name##_defaults = {.struct_size = sizeof(name), __VA_ARGS__};
 #define ROW(name, ...) \

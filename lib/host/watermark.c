@@ -101,22 +101,32 @@ static double tail_of(uint32_t n, double x)
     return x > 0.0 && sum < 1.0 ? sum : 1.0;
 }
 
-cls_status cls_watermark_detect(const int32_t *ids, uint32_t count, uint32_t context, uint64_t key,
-                                uint32_t *scored_count, double *score, double *p_value)
+cls_status cls_watermark_detect(const cls_watermark_call *callers,
+                                cls_watermark_score *callers_score)
 {
-    const uint32_t halves[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    cls_watermark_call call;
+    cls_watermark_score score;
     uint32_t before[CLS_WATERMARK_MOST];
-    if ((ids == NULL && count != 0) || scored_count == NULL || score == NULL || p_value == NULL)
-        return cls_refuse("%s is NULL", ids == NULL && count != 0 ? "ids"
-                                        : scored_count == NULL    ? "scored"
-                                        : score == NULL           ? "score"
-                                                                  : "p_value");
+    cls_status status = CLS_STRUCT_READ(&call, callers, "call");
+    if (status == CLS_OK)
+        status = CLS_STRUCT_READ_OUTPUT(&score, callers_score, "score");
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->reserved", call.reserved);
+    if (status != CLS_OK)
+        return status;
+    const uint32_t halves[2] = {(uint32_t)call.key, (uint32_t)(call.key >> 32)};
+    const uint32_t count = call.output.count, context = call.context;
+    const int32_t *const ids = call.output.ids;
+    if (ids == NULL && count != 0)
+        return cls_refuse("call->output.ids is NULL, but call->output.count is %u",
+                          (unsigned)count);
     if (context < 1 || context > CLS_WATERMARK_MOST)
-        return cls_refuse("context is %u; it must be 1 to %d", (unsigned)context,
+        return cls_refuse("call->context is %u; it must be 1 to %d", (unsigned)context,
                           CLS_WATERMARK_MOST);
     for (uint32_t i = 0; i < count; i++)
         if (ids[i] < 0)
-            return cls_refuse("ids[%u] is %d, which is not a token", (unsigned)i, (int)ids[i]);
+            return cls_refuse("call->output.ids[%u] is %d, which is not a token", (unsigned)i,
+                              (int)ids[i]);
     scored *const tokens = calloc(count + (size_t)1, sizeof *tokens);
     if (tokens == NULL)
         return cls_no_memory("%u tokens", (unsigned)count);
@@ -127,15 +137,16 @@ cls_status cls_watermark_detect(const int32_t *ids, uint32_t count, uint32_t con
         tokens[i].word[4] = i;
     }
     qsort(tokens, count, sizeof *tokens, compare_contexts);
-    *scored_count = 0;
-    *score = 0.0;
+    score.scored = 0;
+    score.score = 0.0;
     for (uint32_t i = 0; i < count; i++) {
         if (i != 0 && memcmp(tokens[i].word, tokens[i - 1].word, 4 * sizeof *tokens[i].word) == 0)
             continue; /* the first token after each context counts */
-        *scored_count += 1;
-        *score += score_of(&tokens[i], ids, halves);
+        score.scored++;
+        score.score += score_of(&tokens[i], ids, halves);
     }
     free(tokens);
-    *p_value = tail_of(*scored_count, *score);
+    score.p_value = tail_of(score.scored, score.score);
+    CLS_STRUCT_WRITE(&score, callers_score);
     return CLS_OK;
 }

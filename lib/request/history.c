@@ -39,8 +39,8 @@ int cls_history_need_of(const cls_params *p, int i, cls_history_need *need)
         ROW(penalty_window, p->penalty_window),
         ROW(dry_window, dry ? p->dry_window : 0),
         /* DRY sees what there is. It has an effect from these tokens on. */
-        {"dry_multiplier", (double)p->dry_multiplier,
-         dry ? (uint64_t)p->dry_allowed_length + 1 : 0, dry},
+        {"dry_multiplier", (double)p->dry_multiplier, dry ? (uint64_t)p->dry_allowed_length + 1 : 0,
+         dry ? 1 : 0},
         ROW(no_repeat_ngram, p->no_repeat_ngram),
         ROW(watermark_context, p->watermark_context),
         ROW(ngram_window, p->no_repeat_ngram != 0 ? p->ngram_window : 0),

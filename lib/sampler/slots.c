@@ -293,24 +293,38 @@ uint32_t cls_features_to_begin(const cls_checked_params *p)
     return features_of(p) | (begins_with_state(&p->slot) ? CLS_FEATURE_STATE : 0);
 }
 
+/* Reads the text that a request begins with. */
+static cls_status read_text(const cls_text *callers, cls_text *text)
+{
+    cls_text_init(text);
+    const cls_status status = callers != NULL ? CLS_STRUCT_READ(text, callers, "text") : CLS_OK;
+    if (status != CLS_OK)
+        return status;
+    const cls_ids *const missing =
+        text->prompt.ids == NULL && text->prompt.count != 0   ? &text->prompt
+        : text->output.ids == NULL && text->output.count != 0 ? &text->output
+                                                              : NULL;
+    const char *const name = missing == &text->prompt ? "prompt" : "output";
+    return missing == NULL ? CLS_OK
+                           : cls_refuse("text->%s.count is %u, but text->%s.ids is NULL", name,
+                                        (unsigned)missing->count, name);
+}
+
 static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
-                             const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
-                             uint32_t output_count)
+                             const cls_text *callers)
 {
     cls_checked_params p;
-    const size_t tokens = (size_t)prompt_count + output_count;
+    cls_text text;
     cls_status status = cls_slot_check(s, slot, 0);
     if (status == CLS_OK)
-        status = check_tokens("prompt", prompt, prompt_count);
-    if (status == CLS_OK)
-        status = check_tokens("output", output, output_count);
+        status = read_text(callers, &text);
     if (status == CLS_OK)
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
     status = cls_sampler_require(s, cls_features_to_begin(&p));
     if (status == CLS_OK)
-        status = cls_changes_reserve(s, tokens, p.n_words);
+        status = cls_changes_reserve(s, (size_t)text.prompt.count + text.output.count, p.n_words);
     if (status == CLS_OK)
         status = allocate_lists(s, &p);
     if (status != CLS_OK) {
@@ -321,17 +335,15 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
     move_params(s, slot, &p, c);
     c->words = cls_pending_words_count(s);
-    cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
-    cls_change_add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT);
+    cls_change_add_tokens(s, slot, text.prompt.ids, text.prompt.count, 0);
+    cls_change_add_tokens(s, slot, text.output.ids, text.output.count, CLS_ENTRY_OUTPUT);
     return CLS_OK;
 }
 
 cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
-                          const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
-                          uint32_t output_count)
+                          const cls_text *text)
 {
-    return CLS_SLOT_CALL(s,
-                         begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
+    return CLS_SLOT_CALL(s, begin_slot(s, slot, params, text));
 }
 
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,

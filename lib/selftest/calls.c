@@ -167,8 +167,7 @@ static cls_status begin_requests(const cls_selftest_run *t, const cls_selftest_s
         const cls_selftest_ids text = cls_selftest_text(which, t->selection.vocab);
         cls_params params[2];
         cls_selftest_params(which, t->selection.vocab, params);
-        status = cls_slot_begin(s->sampler, (uint32_t)f->slots[j], params, text.prompt.ids,
-                                text.prompt.count, text.output.ids, text.output.count);
+        status = cls_selftest_begin(s, (uint32_t)f->slots[j], params, text.prompt, text.output);
     }
     return status;
 }
@@ -318,8 +317,8 @@ static cls_status lookup_on(const cls_selftest_side *s, int32_t ids[SELFTEST_REQ
     for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++) {
         lookup_text(i, text);
         slots[i] = (int32_t)(s->sampler->slots - SELFTEST_REQUESTS + i);
-        status =
-            cls_slot_begin(s->sampler, (uint32_t)slots[i], &params, text, LOOKUP_TOKENS, NULL, 0);
+        status = cls_selftest_begin(s, (uint32_t)slots[i], &params, (cls_ids){text, LOOKUP_TOKENS},
+                                    (cls_ids){NULL, 0});
     }
     if (status == CLS_OK)
         status = cls_draft(s->sampler, s->queue, &call, 0, NULL, NULL);

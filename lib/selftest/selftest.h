@@ -284,6 +284,10 @@ static inline cls_buffer cls_selftest_at(cls_buffer buffer, uint64_t offset)
 cls_status cls_selftest_read(const cls_selftest_side *side, const cls_buffer *buffer, size_t size,
                              void *contents);
 
+/* Begins a request of a side in a slot, with a text. */
+cls_status cls_selftest_begin(const cls_selftest_side *side, uint32_t slot,
+                              const cls_params *params, cls_ids prompt, cls_ids output);
+
 /* Returns the FNV-1a hash of words. */
 uint32_t cls_selftest_digest(const uint32_t *words, size_t n);
 

@@ -11,12 +11,21 @@
 /* Returns the slot after those of the cases, from which requests are copied or saved. */
 static uint32_t spare(const cls_selftest_run *t) { return t->selection.count; }
 
+cls_status cls_selftest_begin(const cls_selftest_side *s, uint32_t slot, const cls_params *params,
+                              cls_ids prompt, cls_ids output)
+{
+    cls_text text;
+    cls_text_init(&text);
+    text.prompt = prompt;
+    text.output = output;
+    return cls_slot_begin(s->sampler, slot, params, &text);
+}
+
 static cls_status begin(const cls_selftest_side *s, uint32_t slot, const cls_params *params,
                         const cls_selftest_ids *text, uint32_t without)
 {
-    const cls_status status =
-        cls_slot_begin(s->sampler, slot, params, text->prompt.ids, text->prompt.count,
-                       text->output.ids, text->output.count - without);
+    const cls_ids output = {text->output.ids, text->output.count - without};
+    const cls_status status = cls_selftest_begin(s, slot, params, text->prompt, output);
     return status == CLS_OK && text->forced.count != 0
                ? cls_slot_force(s->sampler, slot, text->forced.ids, text->forced.count)
                : status;
@@ -63,13 +72,12 @@ static cls_status open_with(const cls_selftest_run *t, const cls_selftest_side *
             status = cls_slot_copy(s->sampler, i, spare(t));
         return status == CLS_OK ? cls_slot_params(s->sampler, i, params) : status;
     case BY_APPEND:
-        status = cls_slot_begin(s->sampler, i, params, prompt, 4, NULL, 0);
+        status = cls_selftest_begin(s, i, params, (cls_ids){prompt, 4}, (cls_ids){NULL, 0});
         return status == CLS_OK
                    ? cls_slot_append_prompt(s->sampler, i, prompt + 4, text.prompt.count - 4)
                    : status;
     case BY_RESET:
-        status =
-            cls_slot_begin(s->sampler, i, &others, text.output.ids, text.output.count, prompt, 3);
+        status = cls_selftest_begin(s, i, &others, text.output, (cls_ids){prompt, 3});
         if (status == CLS_OK)
             status = cls_slot_reset(s->sampler, i);
         break;

@@ -273,8 +273,8 @@ class _Rows:
             _fill(struct, changed, keep)
             filled = values
             try:
-                handle, none = self.sampler.handle, (ffi.NULL, 0, ffi.NULL, 0)
-                must(self.sampler._made(lib.cls_slot_begin, handle, row, struct, *none))
+                handle = self.sampler.handle
+                must(self.sampler._made(lib.cls_slot_begin, handle, row, struct, ffi.NULL))
             except BadArgument as error:
                 raise BadArgument(f"row {row}: {error}") from None
             self.begun[row] = names, values
@@ -360,6 +360,7 @@ def watermark_detect(tokens: Ids, key: int, context: int = 4) -> Watermark:
     its first token on."""
     numbers, count = ids("tokens", tokens)
     secret, width = integer("key", key, "uint64_t"), integer("context", context, "uint32_t")
-    scored, score, p_value = ffi.new("uint32_t *"), ffi.new("double *"), ffi.new("double *")
-    must(lib.cls_watermark_detect(numbers, count, width, secret, scored, score, p_value))
-    return Watermark(scored[0], score[0], p_value[0])
+    call, found = new("cls_watermark_call"), new("cls_watermark_score")
+    call.output.ids, call.output.count, call.context, call.key = numbers, count, width, secret
+    must(lib.cls_watermark_detect(call, found))
+    return Watermark(found.scored, found.score, found.p_value)

@@ -198,11 +198,12 @@ class Sampler(Closed):
         keep: List[Any] = []
         owned_params = seeded({"seed": None, **params})
         struct = new_params(owned_params, keep)
-        prompt_ids, prompt_count = ids("prompt", prompt)
-        output_ids, output_count = ids("output", output)
-        tokens = prompt_ids, prompt_count, output_ids, output_count
+        text = new("cls_text")
+        text.prompt.ids, text.prompt.count = kept = ids("prompt", prompt)
+        text.output.ids, text.output.count = kept_too = ids("output", output)
+        keep += [kept, kept_too]  # the text only points to them
         return self._new(
-            owned_params, lambda handle, slot: lib.cls_slot_begin(handle, slot, struct, *tokens)
+            owned_params, lambda handle, slot: lib.cls_slot_begin(handle, slot, struct, text)
         )
 
     def load(

@@ -81,19 +81,16 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *o
     return status;
 }
 cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params,
-                          const int32_t *prompt, uint32_t prompts, const int32_t *output,
-                          uint32_t outputs)
+                          const cls_text *text)
 {
-    typedef cls_status function(cls_sampler *, uint32_t, const cls_params *, const int32_t *,
-                                uint32_t, const int32_t *, uint32_t);
+    typedef cls_status function(cls_sampler *, uint32_t, const cls_params *, const cls_text *);
     cls_params other = *params;
     int on_host = 0;
     for (int i = 0; i < hosts; i++)
         on_host |= of_host[i] == sampler;
     if (is("wrong") && !on_host && params->top_k == 200)
         other.seed += 12345;
-    return ((function *)dlsym(RTLD_NEXT, "cls_slot_begin"))(sampler, slot, &other, prompt, prompts,
-                                                            output, outputs);
+    return ((function *)dlsym(RTLD_NEXT, "cls_slot_begin"))(sampler, slot, &other, text);
 }
 void cls_sampler_destroy(cls_sampler *sampler) /* handles come again */
 {

@@ -140,17 +140,14 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *o
     return status;
 }
 cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params,
-                          const int32_t *prompt, uint32_t prompts, const int32_t *output,
-                          uint32_t outputs)
+                          const cls_text *text)
 {
-    typedef cls_status function(cls_sampler *, uint32_t, const cls_params *, const int32_t *,
-                                uint32_t, const int32_t *, uint32_t);
+    typedef cls_status function(cls_sampler *, uint32_t, const cls_params *, const cls_text *);
     cls_params other = *params;
     for (int i = 1; i < count; i++)
         if (is("shapes") && samplers[i] == sampler && sampler != samplers[0])
             other.seed = params->seed + 12345;
-    return ((function *)dlsym(RTLD_NEXT, "cls_slot_begin"))(sampler, slot, &other, prompt, prompts,
-                                                            output, outputs);
+    return ((function *)dlsym(RTLD_NEXT, "cls_slot_begin"))(sampler, slot, &other, text);
 }
 END
 if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o wrong.so \

@@ -114,7 +114,7 @@ int main(void)
     step.tokens = (cls_buffer){.pointer = &token, .size = sizeof token, .kind = CLS_BUFFER_HOST};
     if (cls_context_create_host(NULL, &context) != CLS_OK ||
         cls_sampler_create(context, &options, &sampler) != CLS_OK ||
-        cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0) != CLS_OK ||
+        cls_slot_begin(sampler, 0, &params, NULL) != CLS_OK ||
         cls_sample(sampler, NULL, &step, 0, NULL, NULL) != CLS_OK)
         puts(cls_error_message());
     printf("token %d\n", (int)token);

@@ -59,7 +59,7 @@ static void gated_open(gated *g, device *d)
     g->step = default_step(1, buffer_of(d, sizeof g->logits, g->logits));
     g->step.tokens.buffer = buffer_of(d, sizeof g->want, NULL);
     const cls_params p = params_of(1);
-    both(g, cls_slot_begin(s, 0, &p, prompt, 11, NULL, 0));
+    both(g, cls_slot_begin(s, 0, &p, TEXT(prompt, 11, NULL, 0)));
 }
 
 static cls_buffer on_host(void *at, size_t size)

@@ -93,7 +93,7 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     cls_params p = default_params();
     p.top_p = 0.9f;
     for (uint32_t slot = 0; slot < ROWS; slot++)
-        must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(sampler, slot, &p, NULL));
     cls_step step = default_step(ROWS, logits);
     step.logits.dtype = input->dtype;
     const uint64_t stride = put(d, far, input->element, contents, &offset);

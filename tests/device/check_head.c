@@ -180,7 +180,7 @@ START_TEST(sampled_in_place)
         p.temperature = 0.8f;
         for (uint32_t i = 0; i < rows; i++) {
             p.seed = 100 + i;
-            must(cls_slot_begin(sampler, i, &p, NULL, 0, NULL, 0));
+            must(cls_slot_begin(sampler, i, &p, NULL));
         }
         cls_step step = default_step(rows, l.logits_buffer);
         step.logits.values.offset = l.call.logits.offset;

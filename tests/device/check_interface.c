@@ -205,10 +205,10 @@ START_TEST(field_at_fault)
     o = sampler_options(10, 2);
     must(cls_sampler_create(context, &o, &sampler));
     p = default_params();
-    REFUSED(cls_slot_begin(sampler, 2, &p, NULL, 0, NULL, 0), "slot");
-    REFUSED(cls_slot_begin(sampler, 1, NULL, NULL, 0, NULL, 0), "params");
+    REFUSED(cls_slot_begin(sampler, 2, &p, NULL), "slot");
+    REFUSED(cls_slot_begin(sampler, 1, NULL, NULL), "params");
     for (uint32_t slot = 0; slot < 2; slot++)
-        must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(sampler, slot, &p, NULL));
     cls_step step = default_step(1, NULL);
     step.logits.values =
         (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = logits, .size = sizeof logits};

@@ -59,7 +59,7 @@ START_TEST(memory)
         p.logit_bias = (cls_biases){bias, 5000};
         for (int32_t i = 0; i < 5000; i++)
             bias[i].id = i % (int32_t)vocab;
-        must(cls_slot_begin(sampler, slots - 1, &p, prompt, 50000, NULL, 0));
+        must(cls_slot_begin(sampler, slots - 1, &p, TEXT(prompt, 50000, NULL, 0)));
         size_t size;
         must(cls_slot_save(sampler, d->queue, slots - 1, NULL, &size));
         const cls_memory after = memory_of(sampler); /* what grows with them */
@@ -89,7 +89,7 @@ START_TEST(lists_settle)
     bench b = bench_open(fixture_device(_i), &o, NULL);
     for (uint32_t i = 0; i < 60; i++) {
         must(cls_slot_reset(b.sampler, i % 2));
-        must(cls_slot_begin(b.sampler, i % 2, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, i % 2, &p, NULL));
         bench_row(&b, (int32_t)(i % 2));
         m = memory_of(b.sampler);
         if (i == 39) {
@@ -137,22 +137,22 @@ START_TEST(grammars_leave)
         const int32_t id = (int32_t)(i % 7);
         cls_grammar *const g = grammar_of(id), *const equal = grammar_of(id);
         p.grammar = g;
-        must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, 0, &p, NULL));
         const cls_memory one = memory_of(b.sampler);
         p.grammar = equal;
-        must(cls_slot_begin(b.sampler, 1, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, 1, &p, NULL));
         ck_assert_uint_eq(memory_of(b.sampler).lists, one.lists);
         must(cls_slot_copy(b.sampler, 1, 0));
         cls_grammar_destroy(g);
         cls_grammar_destroy(equal);
         bench_row(&b, 0);
-        must(cls_slot_begin(b.sampler, left, &none, NULL, 0, NULL, 0));
-        must(cls_slot_begin(b.sampler, 2, &none, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, left, &none, NULL));
+        must(cls_slot_begin(b.sampler, 2, &none, NULL));
         bench_row(&b, 2);
         must(cls_slot_next_turn(b.sampler, stays, NULL, 0));
         bench_row(&b, (int32_t)stays);
         ck_assert_int_eq(b.token[0], id);
-        must(cls_slot_begin(b.sampler, stays, &none, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, stays, &none, NULL));
         bench_row(&b, 2);
         m[i > 20] = memory_of(b.sampler);
     }
@@ -173,7 +173,7 @@ START_TEST(room_for_host_masks)
         bench b = bench_open(fixture_device(_i), &o, NULL);
         const cls_params p = default_params();
         for (uint32_t row = 0; row < 2; row++)
-            must(cls_slot_begin(b.sampler, row, &p, NULL, 0, NULL, 0));
+            must(cls_slot_begin(b.sampler, row, &p, NULL));
         b.step.mask.host = mask;
         const cls_memory before = memory_of(b.sampler);
         for (uint32_t i = 0; i < 40; i++) { /* more than there are in flight */
@@ -198,7 +198,7 @@ START_TEST(small_buffer)
     size_t least = sizeof small;
     bench b = bench_open(fixture_device(_i), &o, NULL);
     const cls_params p = default_params();
-    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_begin(b.sampler, 0, &p, NULL));
     must_refuse(cls_slot_save(b.sampler, b.d->queue, 0, small, &least), "size");
     ck_assert(least > sizeof small && small[0] == 0);
     bench_close(&b);

@@ -154,7 +154,7 @@ static const int32_t prompt[] = {5, 6, 7, 8, 5, 6};
 /* Begins slot 0 with parameters; the batch's row follows if that succeeds. */
 static cls_status begin(subject *s, const cls_params *p)
 {
-    const cls_status status = cls_slot_begin(s->sampler, 0, p, prompt, 6, NULL, 0);
+    const cls_status status = cls_slot_begin(s->sampler, 0, p, TEXT(prompt, 6, NULL, 0));
     if (status != CLS_OK)
         return status;
     tokens *const t = &s->b->tokens[0];

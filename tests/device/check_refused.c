@@ -91,12 +91,11 @@ START_TEST(handles_refused)
     must_refuse(cls_sampler_memory(NULL, &memory), "sampler");
     must_refuse(cls_sampler_memory(sampler, NULL), "memory");
     must_refuse(cls_sampler_memory(sampler, &memory), "struct_size");
-    must_refuse(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
-    must_refuse(cls_slot_begin(sampler, 0, NULL, NULL, 0, NULL, 0), "params");
-    must_refuse(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
-    must_refuse(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 1), "output");
-    must_refuse_with(p, struct_size, 0, cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0),
-                     "struct_size");
+    must_refuse(cls_slot_begin(NULL, 0, &p, NULL), "sampler");
+    must_refuse(cls_slot_begin(sampler, 0, NULL, NULL), "params");
+    must_refuse(cls_slot_begin(sampler, 0, &p, TEXT(NULL, 1, NULL, 0)), "prompt");
+    must_refuse(cls_slot_begin(sampler, 0, &p, TEXT(NULL, 0, NULL, 1)), "output");
+    must_refuse_with(p, struct_size, 0, cls_slot_begin(sampler, 0, &p, NULL), "struct_size");
     must_refuse_with(p, stop_ids.count, 1, cls_slot_params(sampler, 0, &p), "stop_ids");
     must_refuse(cls_slot_params(NULL, 0, &p), "sampler");
     must_refuse(cls_slot_params(sampler, 0, NULL), "params");
@@ -225,7 +224,7 @@ static void call_again(void *user, const char *program, uint32_t done, uint32_t 
     if (n->sampler == NULL)
         return;
     cls_params p = default_params();
-    must_fail(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0), CLS_IN_USE,
+    must_fail(cls_slot_begin(n->sampler, 0, &p, NULL), CLS_IN_USE,
               "sampler is in use by another call");
     must_fail(cls_slot_reset(n->sampler, 0), CLS_IN_USE, "in use");
     must_fail(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), CLS_IN_USE, "in use");
@@ -249,7 +248,7 @@ START_TEST(in_use_refused)
     n.sampler = sampler;
     cls_params p = default_params();
     p.repetition_penalty = 1.5f; /* needs kernels that are not there yet */
-    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_begin(sampler, 0, &p, NULL));
     ck_assert_uint_gt(n.calls, 0);
     n.sampler = NULL;
     must(cls_slot_reset(sampler, 0)); /* it is free again */

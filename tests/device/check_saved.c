@@ -124,7 +124,7 @@ static void begin(bench *b, uint32_t slot, const struct kind *kind)
     cls_params p;
     int32_t drawn[FIRST];
     make_params(&p, kind->lists);
-    must(cls_slot_begin(b->sampler, slot, &p, prompt, 7, &output, 1));
+    must(cls_slot_begin(b->sampler, slot, &p, TEXT(prompt, 7, &output, 1)));
     if (kind->lists & FORCED)
         must(cls_slot_force(b->sampler, slot, forced, 5));
     sample(b, (int32_t)slot, drawn, FIRST);

@@ -193,7 +193,7 @@ static void differ(twin *t, twin_side *s, difference what)
     default:
         break;
     }
-    must(cls_slot_begin(s->sampler, 2, &p, prompt, prompts, output, outputs));
+    must(cls_slot_begin(s->sampler, 2, &p, TEXT(prompt, prompts, output, outputs)));
     switch (what) {
     case OTHER_STATE: /* the same grammar keeps its state */
         p.grammar_state = 0;

@@ -59,7 +59,7 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
     const cl_mem out = clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, sizeof tokens, NULL, &code);
     must_cl(code);
     for (uint32_t s = 0; s < ROWS; s++)
-        must(cls_slot_begin(sampler, s, params, NULL, 0, NULL, 0));
+        must(cls_slot_begin(sampler, s, params, NULL));
     cls_step step = default_step(ROWS, buffer);
     step.logits.dtype = dtype;
     step.logits.values.offset = offset;

@@ -116,7 +116,7 @@ static cls_params params; /* of the requests on the host: those of `usual` */
 static void begin_reference(void)
 {
     for (params.stream = 0; params.stream < ROWS; params.stream++)
-        CHECK(cls_slot_begin(reference, (uint32_t)params.stream, &params, NULL, 0, NULL, 0) == 0);
+        CHECK(cls_slot_begin(reference, (uint32_t)params.stream, &params, NULL) == 0);
 }
 
 /* Draws tokens by the plug-in and on the host, where a request goes on after a stop id. */

@@ -126,7 +126,7 @@ int main(void)
     params.s.thinking_start = start;
     params.s.thinking_end = end;
     params.s.post_thinking = &answer.s;
-    MUST(cls_slot_begin(sampler, 0, &params.s, text, 5, NULL, 0));
+    MUST(cls_slot_begin(sampler, 0, &params.s, TEXT(text, 5, NULL, 0)));
     UNTOUCHED(params);
     UNTOUCHED(answer);
 
@@ -167,7 +167,7 @@ int main(void)
     UNTOUCHED(verify);
     if (token[0] != 7 || token[1] != 9)
         fail("cls_verify", "other tokens");
-    MUST(cls_slot_begin(sampler, 0, &params.s, text, 5, NULL, 0));
+    MUST(cls_slot_begin(sampler, 0, &params.s, TEXT(text, 5, NULL, 0)));
     GUARDED(cls_draft_call, drafts);
     drafts.s.requests = 1;
     drafts.s.k = 1;

@@ -61,7 +61,7 @@ int main(void)
         p.temperature = 0.5f; \
         p.top_k = 40; \
         p.FIELD = VALUE; \
-        ask(PART, #FIELD, cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0)); \
+        ask(PART, #FIELD, cls_slot_begin(sampler, 0, &p, NULL)); \
     }
     BEGIN("SAMPLERS", top_a, 0.5f)
     BEGIN("SAMPLERS", top_n_sigma, 1)
@@ -81,7 +81,7 @@ int main(void)
     cls_params_init(&p);
     cls_step_init(&step);
     cls_outputs_init(&outputs);
-    if (cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0) != CLS_OK)
+    if (cls_slot_begin(sampler, 0, &p, NULL) != CLS_OK)
         return 1;
     step.rows = 1;
     step.outputs = &outputs;

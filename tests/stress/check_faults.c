@@ -397,8 +397,8 @@ static cls_status late_call(late *l, int which)
     else if (which == CHANGE)
         status = cls_slot_params(l->sampler, 0, &l->params[0]);
     else
-        status = cls_slot_begin(l->sampler, which == LATE, &l->params[which == LATE], prompt, 3,
-                                NULL, 0);
+        status = cls_slot_begin(l->sampler, which == LATE, &l->params[which == LATE],
+                                TEXT(prompt, 3, NULL, 0));
     faulty_on = faulty_memory_on = 0;
     return status;
 }

@@ -283,7 +283,7 @@ static void *keep(void *data)
     step.rows = 1;
     step.logits.values.buffer = step.tokens.buffer = logits;
     step.tokens.offset = 396;
-    if (cls_slot_begin(theirs->sampler, 0, &p, NULL, 0, NULL, 0) != CLS_OK ||
+    if (cls_slot_begin(theirs->sampler, 0, &p, NULL) != CLS_OK ||
         cls_sample(theirs->sampler, queue, &step, 0, NULL, NULL) != CLS_OK)
         abort();
     /* The step is in flight, and no thread waits for it. */

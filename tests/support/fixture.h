@@ -114,6 +114,12 @@ void must_say_words(const char *words, const char *file, int line);
         memcpy(&(of), good_, sizeof good_); \
     } while (0)
 
+/* A text for cls_slot_begin(), from ids and their numbers. */
+#define TEXT(prompt_ids, prompts, output_ids, outputs) \
+    (&(cls_text){.struct_size = sizeof(cls_text), \
+                 .prompt = {(prompt_ids), (prompts)}, \
+                 .output = {(output_ids), (outputs)}})
+
 /* Return the defaults: options with as many rows and slots, a step with float32 logits. */
 cls_params default_params(void);
 cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots);

@@ -47,7 +47,7 @@ static cls_status begin_rich(life *l)
     p.thinking_end = (cls_ids){answers + 1, 1};
     p.thinking_forced = (cls_ids){answers, 2};
     p.thinking_budget = 4; /* one token after the output's three */
-    return cls_slot_begin(l->sampler, 0, &p, prompt, 24, output, 3);
+    return cls_slot_begin(l->sampler, 0, &p, TEXT(prompt, 24, output, 3));
 }
 
 static cls_status begin_greedy(life *l)
@@ -56,14 +56,14 @@ static cls_status begin_greedy(life *l)
     p.temperature = 0.0f;
     p.presence_penalty = 1.0f;
     p.penalty_window = 8;
-    return cls_slot_begin(l->sampler, 1, &p, prompt, 10, NULL, 0);
+    return cls_slot_begin(l->sampler, 1, &p, TEXT(prompt, 10, NULL, 0));
 }
 
 static cls_status begin_mirostat(life *l)
 {
     cls_params p = plain(3);
     p.mirostat = 2;
-    return cls_slot_begin(l->sampler, 2, &p, NULL, 0, NULL, 0);
+    return cls_slot_begin(l->sampler, 2, &p, NULL);
 }
 
 static cls_status begin_infill(life *l)
@@ -73,7 +73,7 @@ static cls_status begin_infill(life *l)
     p.top_k = 20;
     p.loop_repeats = 4;
     p.loop_max = 5;
-    return cls_slot_begin(l->sampler, 3, &p, prompt, 5, NULL, 0);
+    return cls_slot_begin(l->sampler, 3, &p, TEXT(prompt, 5, NULL, 0));
 }
 
 /* The bad words require a larger buffer for the lists. In a large vocabulary, top-k requires the

@@ -90,8 +90,9 @@ void batch_accept(batch *b, uint32_t row)
 void request_start(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot)
 {
     const tokens *const t = &b->tokens[row];
-    must(cls_slot_begin(sampler, slot, &b->params[row], t->prompt_count ? t->prompt : NULL,
-                        t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
+    must(cls_slot_begin(sampler, slot, &b->params[row],
+                        TEXT(t->prompt_count ? t->prompt : NULL, t->prompt_count,
+                             t->output_count ? t->output : NULL, t->output_count)));
     request_force(b, row, sampler, slot);
 }
 

@@ -112,8 +112,9 @@ void request_begin(request *q, const script_world *w, uint32_t number, cls_sampl
     const uint32_t n_prompt = random_ids(w, &r, prompt, SCRIPT_PROMPT),
                    n_output = rng_below(&r, 4) ? 0 : random_ids(w, &r, output, 8);
     const cls_params p = with_lists(q);
-    must(cls_slot_begin(sampler, slot, &p, n_prompt ? prompt : NULL, n_prompt,
-                        n_output ? output : NULL, n_output));
+    must(cls_slot_begin(
+        sampler, slot, &p,
+        TEXT(n_prompt ? prompt : NULL, n_prompt, n_output ? output : NULL, n_output)));
     q->outputs = q->since = n_output;
     q->length = q->longest = n_prompt + n_output;
 }

@@ -31,7 +31,7 @@ static bench open_bench(device *d, cl_command_queue_properties properties)
     cls_params p = default_params();
     p.top_k = 5;
     for (uint32_t slot = 0; slot < ROWS; slot++)
-        must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, slot, &p, NULL));
     b.step = default_step(ROWS, buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL));
     b.step.tokens.buffer = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
     cls_outputs_init(&b.outputs);

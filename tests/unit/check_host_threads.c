@@ -65,7 +65,7 @@ static bench open_bench(uint32_t threads)
         cls_params p = default_params();
         params_set(&p, i % 3 == 0 ? "top_k=40" : i % 3 == 1 ? "temperature=0.7" : "top_p=0.8");
         p.seed = i;
-        must(cls_slot_begin(b.sampler, i, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, i, &p, NULL));
     }
     return b;
 }

@@ -20,9 +20,9 @@ static cls_sampler *sampler_of(device *d)
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     cls_params p = default_params();
     p.top_k = 5;
-    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_begin(sampler, 0, &p, NULL));
     p.top_k = 9;
-    must(cls_slot_begin(sampler, SLOTS - 1, &p, NULL, 0, NULL, 0));
+    must(cls_slot_begin(sampler, SLOTS - 1, &p, NULL));
     return sampler;
 }
 
@@ -67,7 +67,7 @@ START_TEST(steps)
     ck_assert_uint_eq(launches_of(d, s, &step), lean);
     forget(s);
     p.top_p = 0.9f; /* a request that needs the search, and ends */
-    must(cls_slot_begin(s, 7, &p, NULL, 0, NULL, 0));
+    must(cls_slot_begin(s, 7, &p, NULL));
     (void)launches_of(d, s, &step);
     ck_assert_uint_gt(launches_of(d, s, &step), lean);
     must(cls_slot_reset(s, 7));
@@ -174,7 +174,7 @@ START_TEST(small_lists)
         cls_params_init(&p);
         for (uint32_t slot = 0; slot < 3; slot++) {
             p.top_k = (int32_t)slot + CLS_SMALL_TOP_K - 1;
-            must(cls_slot_begin(s, slot, &p, NULL, 0, NULL, 0));
+            must(cls_slot_begin(s, slot, &p, NULL));
         }
         for (int on_device = 0; on_device < 2; on_device++) {
             step.slots.device.buffer = on_device ? map : NULL;
@@ -185,18 +185,18 @@ START_TEST(small_lists)
         ck_assert_uint_eq(tokens_by(d, s, &step), small);
         p.temperature = 0.0f; /* with a top-k that does not matter */
         p.top_k = 1000;
-        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(s, 2, &p, NULL));
         ck_assert_uint_eq(tokens_by(d, s, &step), small);
         p.temperature = 1.0f;
         p.top_k = 0; /* not truncated */
-        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(s, 2, &p, NULL));
         ck_assert_uint_eq(tokens_by(d, s, &step), small);
         p.top_p = 0.9f;
-        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(s, 2, &p, NULL));
         ck_assert_uint_eq(tokens_by(d, s, &step), usual);
         p.repetition_penalty = 1.1f;
         p.top_k = 5;
-        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(s, 2, &p, NULL));
         ck_assert_uint_eq(tokens_by(d, s, &step), CLS_VARIANT_BIT(CLS_TOKEN_3));
         cls_sampler_destroy(s);
         cls_context_destroy(context);
@@ -239,7 +239,7 @@ START_TEST(long_top_k)
         p.min_p = rows[i].min_p;
         p.adaptive_target = rows[i].adaptive;
         p.chain = (int32_t)rows[i].chain;
-        must(cls_slot_begin(s, 0, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(s, 0, &p, NULL));
         ck_assert_msg(((s->request[0].slot.flags & CLS_SLOT_SEARCH) != 0) == rows[i].searches,
                       "row %zu, top-k %d: %s", i, (int)p.top_k,
                       rows[i].searches ? "it is not searched" : "it is searched");

@@ -115,7 +115,7 @@ static bench open_bench(device *d)
     b.small = buffer_of(d, 1u << 20, NULL);
     cls_params p = default_params();
     for (uint32_t slot = 0; slot < 8; slot++)
-        must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, slot, &p, NULL));
     cls_head_options_init(&h);
     h.vocab = VOCAB;
     h.hidden = HIDDEN;
@@ -384,7 +384,7 @@ START_TEST(many_groups)
     o.max_rows = MANY_ROWS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
     for (uint32_t slot = 0; slot < o.slot_count; slot++)
-        must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, slot, &p, NULL));
     groups = (struct groups){.kernel = "cls_slots"};
     must(sample(&b, LOGITS, (cls_buffer){.buffer = b.small}, VOCAB, 1));
     expect_groups("cls_slots", STUB_GROUPS + 10, 2);

@@ -32,7 +32,7 @@ static void open_sampler(void)
     cls_params_init(&p);
     p.temperature = 0.0f;
     for (uint32_t slot = 0; slot < ROWS; slot++)
-        must(cls_slot_begin(t.sampler, slot, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(t.sampler, slot, &p, NULL));
     memset(t.logits, 0, sizeof t.logits);
     for (uint32_t row = 0; row < ROWS; row++)
         t.logits[row * VOCAB + 6 + row] = 3.0f;
@@ -150,8 +150,8 @@ START_TEST(drafts)
     o.max_history = 20;
     must(cls_sampler_create(t.context, &o, &t.sampler));
     cls_params_init(&p);
-    must(cls_slot_begin(t.sampler, 0, &p, text, 5, NULL, 0));
-    must(cls_slot_begin(t.sampler, 1, &p, other, 5, NULL, 0));
+    must(cls_slot_begin(t.sampler, 0, &p, TEXT(text, 5, NULL, 0)));
+    must(cls_slot_begin(t.sampler, 1, &p, TEXT(other, 5, NULL, 0)));
     cls_draft_call c;
     cls_draft_call_init(&c);
     c.requests = REQUESTS;

@@ -56,7 +56,7 @@ static void open_step(bench *b, int32_t top_k)
     for (uint32_t i = 0; i < SHARDS; i++) {
         const void *partial;
         size_t size;
-        must(cls_slot_begin(b->sampler[i], 0, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b->sampler[i], 0, &p, NULL));
         must(cls_shard_sample(b->shard[i], b->d->queue, &b->step, 0, NULL));
         must(cls_shard_partial(b->shard[i], &partial, &size));
         b->partials = realloc(b->partials, b->size + size);

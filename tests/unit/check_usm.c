@@ -28,7 +28,7 @@ static cls_sampler *open_sampler(device *d)
     const cls_params p = default_params();
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (uint32_t slot = 0; slot < ROWS; slot++)
-        must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
+        must(cls_slot_begin(sampler, slot, &p, NULL));
     return sampler;
 }
 

@@ -52,13 +52,23 @@ START_TEST(surprises)
 }
 END_TEST
 
+static double p_by(const int32_t *ids, uint32_t count, uint64_t key, uint32_t n, double sum)
+{
+    cls_watermark_call call;
+    cls_watermark_score score;
+    cls_watermark_call_init(&call);
+    cls_watermark_score_init(&score);
+    call.output = (cls_ids){ids, count};
+    call.context = 4;
+    call.key = key;
+    must(cls_watermark_detect(&call, &score));
+    ck_assert(score.scored == n && (sum < 0.0 || fabs(score.score - sum) < 1e-8));
+    return score.p_value;
+}
+
 static double p_of(const int32_t *ids, uint32_t count, uint32_t n, double sum)
 {
-    double p = -1.0, score = 0.0;
-    uint32_t scored = 0;
-    must(cls_watermark_detect(ids, count, 4, 42, &scored, &score, &p));
-    ck_assert(scored == n && (sum < 0.0 || fabs(score - sum) < 1e-8));
-    return p;
+    return p_by(ids, count, 42, n, sum);
 }
 
 /* Known sums, and texts of random ids: of 2,000 about 20 have a p-value of at most .01. */
@@ -67,7 +77,8 @@ START_TEST(detector)
     rng r = {1};
     int32_t ids[100];
     uint32_t found = 0;
-    double x;
+    cls_watermark_call call;
+    cls_watermark_score score;
     for (int32_t i = 0; i < 48; i++)
         ids[i] = i < 24 ? i * i % 97 : i % 8 * (i % 8);
     ck_assert(fabs(p_of(ids, 24, 24, 36.26764966) - .0126248687) < 1e-10);
@@ -81,11 +92,22 @@ START_TEST(detector)
     printf("%u of 2,000 random texts are found\n", found);
     ck_assert(found >= 7 && found <= 33);
     ids[1] = -1;
-    must_refuse(cls_watermark_detect(ids, 2, 4, 0, &found, &x, &x), "ids[1] is -1, which is no");
-    must_refuse(cls_watermark_detect(ids, 1, 17, 0, &found, &x, &x), "context is 17; it must be");
-    must_refuse(cls_watermark_detect(ids, 1, 0, 0, &found, &x, &x), "context is 0; it must be 1");
-    must_refuse(cls_watermark_detect(NULL, 1, 4, 0, &found, &x, &x), "ids is NULL");
-    must_refuse(cls_watermark_detect(ids, 1, 4, 0, &found, &x, NULL), "p_value is NULL");
+    cls_watermark_call_init(&call);
+    cls_watermark_score_init(&score);
+    call.output = (cls_ids){ids, 1};
+    call.context = 4;
+#define REFUSED(field, value, words) \
+    must_refuse_with(call, field, value, cls_watermark_detect(&call, &score), words)
+    REFUSED(output.count, 2, "call->output.ids[1] is -1, which is no");
+    REFUSED(output.ids, NULL, "call->output.ids is NULL");
+    REFUSED(context, 17, "call->context is 17; it must be");
+    REFUSED(context, 0, "call->context is 0; it must be 1");
+    REFUSED(reserved, 1, "call->reserved is 1");
+    REFUSED(struct_size, 8, "call->struct_size");
+    must_refuse(cls_watermark_detect(NULL, &score), "call is NULL");
+    must_refuse(cls_watermark_detect(&call, NULL), "score is NULL");
+    must(cls_watermark_detect(&call, &score));
+    ck_assert_uint_eq(score.scored, 1);
 }
 END_TEST
 
@@ -120,8 +142,6 @@ START_TEST(texts)
     rng r = {fixture_seed()};
     float x[1000];
     int32_t ids[200];
-    double score, other = 0.0;
-    uint32_t n;
     example e;
     start(&e);
     e.row.logits = x;
@@ -139,8 +159,7 @@ START_TEST(texts)
         ids[e.row.output_count] = e.result.token;
     }
     ck_assert(p_of(ids, 200, 200, -1.0) < 1e-6);
-    must(cls_watermark_detect(ids, 200, 4, 43, &n, &score, &other));
-    ck_assert(other > 1e-6);
+    ck_assert(p_by(ids, 200, 43, 200, -1.0) > 1e-6);
     for (uint32_t repeated = 0; repeated < 2; repeated++) {
         uint32_t differ = 0;
         int32_t first = -1;
