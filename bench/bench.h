@@ -21,7 +21,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "../cli/cli.h"
+#include "common/cli.h"
 
 /* A function that runs steps returns 1 without a message after an interrupt. The results of the
  * current case are lost then; those of earlier cases are kept. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample accept: what to run on a new device before it serves. */
-#include "accept.h"
+#include "accept/accept.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #ifndef CLS_CLI_REQUEST_H
 #define CLS_CLI_REQUEST_H
 
-#include "run.h"
+#include "run/run.h"
 
 #define CLI_MOST_HISTORY 16384u /* tokens of a request that a sampler can keep */
 

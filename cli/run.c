@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run.h"
+#include "run/run.h"
 
 enum { EQUAL, DIFFERENT }; /* exit statuses, beside cli_failure */
 enum { MOST_SIDES = 64 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run.h"
+#include "run/run.h"
 
 enum { MOST_BYTES = 1 << 28, MOST_BUFFER = 1 << 24, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
 

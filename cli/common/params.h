@@ -3,7 +3,7 @@
 #ifndef CLS_CLI_PARAMS_H
 #define CLS_CLI_PARAMS_H
 
-#include "cli.h"
+#include "common/cli.h"
 #include "base/param_table.h"
 
 /* Entries of an option table for the parameters that are a single value; p points to the
@@ -26,7 +26,7 @@ typedef struct cli_lists {
 #undef CLI_LIST_TEXTS
 } cli_lists;
 
-/* ------------------------------------------------------------------ cli/lists.c */
+/* ------------------------------------------------------- cli/common/lists.c */
 
 /* Parses the texts into params. */
 void cli_lists_parse(const cli_lists *texts, cls_params *params);
@@ -49,7 +49,7 @@ void cli_ids_check(const char *what, const cls_ids *list, uint32_t vocab);
 /* Takes the ids of a JSON array. */
 void cli_ids_from_json(const char *what, json_t *value, cls_ids *list);
 
-/* ---------------------------------------------------------------- cli/grammar.c */
+/* ----------------------------------------------------- cli/common/grammar.c */
 
 /* Reads a file; if it is no JSON the command ends. */
 json_t *cli_json_read(const char *path);
@@ -65,12 +65,12 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab);
 #define CLI_DIGEST 65
 void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST]);
 
-/* --------------------------------------------------------------- cli/request.c */
+/* ------------------------------------------------------------ cli/request.c */
 
 /* Reads the prefixes of the infill stage; path NULL: no token is a prefix. */
 void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
 
-/* ----------------------------------------------------------------- cli/params.c */
+/* ------------------------------------------------------ cli/common/params.c */
 
 /* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.
  */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../bench/bench.h"
-#include "accept.h"
+#include "../../bench/bench.h"
+#include "accept/accept.h"
 
 #define ALL_DTYPES (1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16)
 

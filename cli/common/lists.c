@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "params.h"
+#include "common/params.h"
 
 /* Where a list comes from. The texts of the command line are split into JSON strings, so that both
  * sources are read by the same functions. */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "common/cli.h"
 
 #define MAGIC "\x93NUMPY"
 #define HEADER_MOST 65536u

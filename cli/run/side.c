@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run.h"
+#include "run/run.h"
 
 enum { CANARY = 0x5a, MOST_AHEAD = 12 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli.h"
+#include "common/cli.h"
 
 /* ---------------------------------------------------------------- did you mean */
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "inputs.h"
+#include "common/cli.h"
+#include "common/inputs.h"
 
 /* ---------------------------------------------------------------------- logits */
 

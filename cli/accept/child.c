@@ -2,7 +2,7 @@
 /* A process that may hang or abort, and what it says: lines of "@KEY JSON" in a pipe, which also
  * has what drivers print. It is made by fork() without exec(): the command has not called OpenCL,
  * so that no driver has threads that the process would miss. */
-#include "accept.h"
+#include "accept/accept.h"
 
 #if defined(_WIN32)
 bool accept_can(void) { return false; }

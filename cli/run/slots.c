@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run.h"
+#include "run/run.h"
 
 uint32_t run_samplers(const run_side *side) { return side->shards != 0 ? side->shards : 1; }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "accept.h"
+#include "accept/accept.h"
 
 typedef struct named {
     const void *object; /* a cl_program or a cl_kernel */

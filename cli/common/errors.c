@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli.h"
+#include "common/cli.h"
 
 int cli_failure = 1;
 static char last_error[1024];
@@ -13,7 +13,7 @@ static char last_error[1024];
 static void print(const char *before, const char *format, va_list args)
 {
     fflush(stdout);
-    flockfile(stderr); /* cli/progress.c writes lines of its own */
+    flockfile(stderr); /* cli/common/progress.c writes lines of its own */
     fputs(before, stderr);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "common/cli.h"
 
 #define SECONDS 10u
 

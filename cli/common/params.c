@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sampling parameters: checks that name the option at fault, parameters per row, which are read
- * from files, and their JSON. cli/lists.c has the parameters that are lists. */
+ * from files, and their JSON. cli/common/lists.c has the parameters that are lists. */
 #include <float.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "params.h"
+#include "common/params.h"
 
 /* The names of the parameters: of the command's option, and of the field, which messages of the
  * library begin with. The option's name with underscores for hyphens and the field's name are JSON

@@ -26,7 +26,7 @@ int cls_cmd_selftest(int argc, char **argv);
 int cls_cmd_accept(int argc, char **argv);
 void cli_params_help(void); /* clsample help params, cli/request.c */
 
-/* ------------------------------------------------------- errors, cli/errors.c */
+/* ---------------------------------------------- errors, cli/common/errors.c */
 
 /* Prints "clsample: SENTENCE" to stderr and returns 1. */
 #if defined(__GNUC__)
@@ -72,7 +72,7 @@ bool cli_interrupted(void);
  * script would continue if the command only returned 130. */
 int cli_end(int status);
 
-/* --------------------------------------------------- progress, cli/progress.c */
+/* ------------------------------------------ progress, cli/common/progress.c */
 
 /* Say what the command is doing, on stderr: on a terminal in a line that the next text overwrites,
  * elsewhere, with the command's name and the time, in a new line every ten seconds. The empty text
@@ -88,7 +88,7 @@ void cli_progress(const char *format, ...);
 int cli_progress_fork(void);
 #endif
 
-/* ------------------------------------------------------- memory, cli/memory.c */
+/* ---------------------------------------------- memory, cli/common/memory.c */
 
 /* There is always memory, also for JSON: where there is none the process ends. */
 
@@ -104,7 +104,7 @@ void cli_memory_begin(void); /* lets JSON use these functions */
 void *cli_memory(void);
 void cli_memory_end(const void *since);
 
-/* ------------------------------------------------------ options, cli/options.c */
+/* -------------------------------------------- options, cli/common/options.c */
 
 typedef enum cli_type {
     CLI_SECTION, /* no option, but the title of those that follow */
@@ -201,7 +201,7 @@ void cli_picked_parse(const cli_list *lists, uint32_t most, cli_picked *picked);
 /* The index in the files of row i of the selection. */
 uint32_t cli_row_number(const cli_picked *picked, uint32_t i);
 
-/* ------------------------------------------------------ devices, cli/devices.c */
+/* -------------------------------------------- devices, cli/common/devices.c */
 
 typedef struct cli_device {
     cl_device_id id;
@@ -235,7 +235,7 @@ json_t *cli_shape_json(const cls_context *context);
 /* What each program got, as cls_context_program() has it. */
 json_t *cli_programs_json(const cls_context *context);
 
-/* ----------------------------------------------- one device, cli/device_open.c */
+/* ------------------------------------- one device, cli/common/device_open.c */
 
 /* An open device: the OpenCL objects and the library's context. */
 typedef struct cli_target {
@@ -315,7 +315,7 @@ void cli_close(cli_target *target);
  * and returns the status. Every status of a library call that may compile must pass through it. */
 cls_status cli_compile_done(cls_status status);
 
-/* --------------------------------------------------------- output, cli/print.c */
+/* ----------------------------------------------- output, cli/common/print.c */
 
 void cli_print_json(const json_t *value); /* to stdout, with a newline */
 json_t *cli_text(const char *text);       /* a string; bytes that are not valid UTF-8 become '?' */
@@ -344,7 +344,7 @@ const char *cli_status_words(int32_t status, const char *between, char words[CLI
 /* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
 
-/* ------------------------------------------------ token texts, cli/pieces.c */
+/* ----------------------------------------- token texts, cli/common/pieces.c */
 
 /* The text of each token. The file is llama2.c's: an int32 with the length of the longest piece,
  * then for each id a float32 score, an int32 length and the bytes. */
@@ -357,7 +357,7 @@ void cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
 /* The text of a token, or "#ID" where there is none. */
 void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16]);
 
-/* ------------------------------------------------------- .npy files, cli/npy.c */
+/* --------------------------------------------- .npy files, cli/common/npy.c */
 
 /* A NumPy array of one or two dimensions, little endian, in C order. */
 typedef struct cli_npy {
@@ -402,7 +402,7 @@ const char *cli_npy_type(const cli_npy *array, char name[16]); /* NumPy's name: 
  * differs, the message shows the conversion in NumPy, unless `what` has two shapes. */
 _Noreturn void cli_npy_refuse(const cli_npy *array, const char *what);
 
-/* -------------------------------------------------------- arrays, cli/arrays.c */
+/* ---------------------------------------------- arrays, cli/common/arrays.c */
 
 /* What rows of a step have in files. */
 typedef enum cli_input { CLI_LOGITS, CLI_MASK, CLI_BIAS, CLI_INPUTS } cli_input;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "cli.h"
+#include "common/cli.h"
 
 /* What is before each allocation: a list of all. */
 typedef struct block {

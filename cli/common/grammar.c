@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "params.h"
+#include "common/params.h"
 
 typedef struct transition {
     int32_t id;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The statements of clsample run that enqueue; run_drafts.c has verifications. */
+/* The statements of clsample run that enqueue; drafts.c has verifications. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "run.h"
+#include "run/run.h"
 
 /* ----------------------------------------------------------------------- steps */
 

@@ -2,27 +2,28 @@
 /* clsample run: a text of calls, which runs on several sides: the host, devices, and devices in
  * other ways. All that the calls write is compared. The page of clsample-run describes the text.
  *
- *     run_text.c    reads the text: statements, and their words
- *     run_data.c    makes what the words stand for: logits, masks, drafts, grammars
- *     run_side.c    a side: its sampler, its memory, and what it wrote
- *     run_inputs.c  what calls read and write
- *     run_calls.c   statements that enqueue, but for
- *     run_drafts.c  verifications
- *     run_slots.c   statements on slots, and the others
- *     run_random.c  makes texts of random calls
- *     run_why.c     says why a token of a log is not the one that is drawn
- *     run_compare.c compares sides, and shrinks a text that fails
- *     run.c         the command: chooses sides, and checks what texts expect
+ *     text.c     reads the text: statements, and their words
+ *     data.c     makes what the words stand for: logits, masks, drafts, grammars
+ *     side.c     a side: its sampler, its memory, and what it wrote
+ *     inputs.c   what calls read and write
+ *     calls.c    statements that enqueue, but for
+ *     drafts.c   verifications
+ *     slots.c    statements on slots, and the others
+ *     random.c   makes texts of random calls
+ *     why.c      says why a token of a log is not the one that is drawn
+ *     compare.c  compares sides, and shrinks a text that fails
+ *
+ * The command, cli/run.c, chooses sides, and checks what texts expect.
  */
 #ifndef CLS_CLI_RUN_H
 #define CLS_CLI_RUN_H
 
 #include <setjmp.h>
 
-#include "inputs.h"
-#include "params.h"
+#include "common/inputs.h"
+#include "common/params.h"
 
-/* ------------------------------------------------------------- cli/run_text.c */
+/* ----------------------------------------------------------- cli/run/text.c */
 
 struct run_side;
 
@@ -113,7 +114,7 @@ void run_set_parts(struct run_side *side, const run_statement *s, const char *ke
 /* What a script was given, or NULL. */
 const void *run_given_find(const struct run_side *side, const char *key);
 
-/* ------------------------------------------------------------- cli/run_data.c */
+/* ----------------------------------------------------------- cli/run/data.c */
 
 extern const char *const run_input_names[CLI_INPUTS]; /* logits, mask, bias */
 
@@ -162,7 +163,7 @@ cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab);
 cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t states,
                                 uint32_t vocab);
 
-/* ------------------------------------------------------------- cli/run_side.c */
+/* ----------------------------------------------------------- cli/run/side.c */
 
 /* How a side differs from the host. */
 typedef enum run_way {
@@ -323,7 +324,7 @@ bool run_begins_side(const char *begin, size_t length);
 /* Leaves the script out on this side. */
 void run_leave_out(run_side *side, const char *why);
 
-/* ------------------------------------------------------------ cli/run_inputs.c */
+/* --------------------------------------------------------- cli/run/inputs.c */
 
 /* A map of a call: numbers, one for each row, on the host or, behind @, on the device. */
 typedef struct run_map {
@@ -411,7 +412,7 @@ void run_set_all_parts(run_side *side, const run_statement *s, const char *keys,
 
 static inline uint32_t run_least(uint64_t a, uint64_t b) { return (uint32_t)(a < b ? a : b); }
 
-/* ---------------------------------- cli/run_calls.c, run_drafts.c, run_slots.c */
+/* --------------------------------------- cli/run/calls.c, drafts.c, slots.c */
 
 void run_step(run_side *side, const run_statement *s);
 void run_verify(run_side *side, const run_statement *s);
@@ -460,7 +461,7 @@ run_map run_latest(const run_side *side, const char *name, uint32_t n);
 /* Sets parameters from words. */
 void run_params(run_side *side, const run_statement *s, cls_params *params);
 
-/* ------------------------------------------------------------ cli/run_random.c */
+/* --------------------------------------------------------- cli/run/random.c */
 
 /* Expands the random statements of a script, to whose seeds a number is added, with so many calls
  * at most. */
@@ -481,7 +482,7 @@ void run_add_params(run_text *t, const cls_params *params);
 /* Appends the names of a status: " FORCED|STOPPED". */
 void run_add_status(run_text *t, int32_t status);
 
-/* ------------------------------------------------------------ cli/run_compare.c */
+/* -------------------------------------------------------- cli/run/compare.c */
 
 /* A difference between what two sides wrote. */
 typedef struct run_difference {
@@ -507,7 +508,7 @@ void run_shrink(run_side *host, run_side *side, run_script *script, uint32_t sec
 void run_add_script(const run_side *host, const run_script *script, const run_difference *d,
                     struct run_text *t);
 
-/* ---------------------------------------------------------------- cli/run_why.c */
+/* ------------------------------------------------------------ cli/run/why.c */
 
 /* The first or the last random bits that draw a token of a row, on a host's side. */
 uint64_t run_edge(run_side *side, const run_statement *s, uint32_t row, uint64_t seed);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "common/cli.h"
 
 const char *cli_reason(void)
 {

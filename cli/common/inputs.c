@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "inputs.h"
+#include "common/inputs.h"
 #include "clsample.h"
 
 #include <math.h>

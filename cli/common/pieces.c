@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli.h"
+#include "common/cli.h"
 
 void cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
 {

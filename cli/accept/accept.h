@@ -2,15 +2,16 @@
 /* clsample accept: whether a device gets the host's results at production sizes. The command itself
  * never calls OpenCL: processes that it can end do, since drivers hang and abort.
  *
- *     accept.c        the command: shapes, the report, the verdict
- *     accept_child.c  a process with a limit of time, and what it says
- *     accept_names.c  in it: which program is compiled and which one runs
- *     accept_work.c   in it: programs, the self-test, random calls, and steps ahead
+ *     child.c  a process with a limit of time, and what it says
+ *     names.c  in it: which program is compiled and which one runs
+ *     work.c   in it: programs, the self-test, random calls, and steps ahead
+ *
+ * The command, cli/accept.c, has the shapes, the report and the verdict.
  */
 #ifndef CLS_CLI_ACCEPT_H
 #define CLS_CLI_ACCEPT_H
 
-#include "run.h"
+#include "run/run.h"
 
 /* What a process does. */
 typedef struct accept_job {
@@ -23,7 +24,7 @@ typedef struct accept_job {
     uint32_t largest_vocab;
 } accept_job;
 
-/* -------------------------------------------------------- cli/accept_child.c */
+/* ------------------------------------------------------- cli/accept/child.c */
 
 /* How a process ended. */
 typedef enum accept_end {
@@ -49,7 +50,7 @@ accept_end accept_in_child(int (*run)(const accept_job *job), const accept_job *
 /* In such a process: says a thing. The value is the callee's. */
 void accept_say(const char *key, json_t *value);
 
-/* -------------------------------------------------------- cli/accept_names.c */
+/* ------------------------------------------------------- cli/accept/names.c */
 
 /* Lets this process say, as "at", which program is compiled, and which one runs: each of
  * its first launches, and later ones after a second without a word. OpenCL was found. */
@@ -65,7 +66,7 @@ void accept_names_agree(void);
  * are launches in this text, and in texts that were equal. */
 json_t *accept_names_of(uint32_t statement);
 
-/* -------------------------------------------------------- cli/accept_work.c */
+/* -------------------------------------------------------- cli/accept/work.c */
 
 /* Says what the device is. */
 int accept_describe(const accept_job *job);

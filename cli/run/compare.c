@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "run.h"
+#include "run/run.h"
 
 /* ----------------------------------------------------------------- comparisons */
 
