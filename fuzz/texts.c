@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "run/run.h"
+#include "run/script.h"
 
 enum { MOST_BYTES = 4096 };
 

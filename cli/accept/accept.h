@@ -11,7 +11,7 @@
 #ifndef CLS_CLI_ACCEPT_H
 #define CLS_CLI_ACCEPT_H
 
-#include "run/run.h"
+#include "run/script.h"
 
 /* What a process does. */
 typedef struct accept_job {

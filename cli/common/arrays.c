@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the arrays of a step from .npy files: logits, masks and biases. */
+/* Reads arrays from .npy files: logits, masks and biases of a step, and tables of prefixes. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,4 +90,21 @@ void cli_array_read(cli_npy *npy, const cli_picked *picked, cli_array *array)
     array->picked = picked;
     cli_npy_rows(npy, picked);
     array->data = npy->data;
+}
+
+void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill)
+{
+    cli_npy array;
+    infill->struct_size = sizeof *infill;
+    if (path == NULL) {
+        infill->prefix_of = memset(cli_alloc(vocab, 4), -1, vocab * (size_t)4);
+        return;
+    }
+    cli_npy_read(path, &array);
+    infill->prefix_of = array.data;
+    if (array.kind != 'i' || array.size != 4 || array.dims != 1)
+        cli_npy_refuse(&array, "int32 [vocab]");
+    if (array.shape[0] != vocab)
+        cli_die("%s: the array has %" PRIu64 " elements, but the vocabulary has %" PRIu32 " tokens",
+                path, array.shape[0], vocab);
 }

@@ -423,4 +423,7 @@ void cli_array_open(cli_input what, const char *path, int32_t dtype, cli_npy *np
                     cli_array *array);
 void cli_array_read(cli_npy *npy, const cli_picked *picked, cli_array *array);
 
+/* Reads the prefixes of the infill stage; path NULL: no token is a prefix. */
+void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
+
 #endif

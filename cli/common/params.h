@@ -65,11 +65,6 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab);
 #define CLI_DIGEST 65
 void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST]);
 
-/* ------------------------------------------------------------ cli/request.c */
-
-/* Reads the prefixes of the infill stage; path NULL: no token is a prefix. */
-void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
-
 /* ------------------------------------------------------ cli/common/params.c */
 
 /* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.

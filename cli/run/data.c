@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "run/data.h"
 
 enum { MOST_LISTED = 1 << 20 };
 
@@ -20,6 +20,17 @@ uint64_t run_hash(uint64_t hash, const void *data, size_t size)
     const unsigned char *const bytes = data;
     for (size_t i = 0; i < size; i++)
         hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+uint64_t run_hash_of_row(const cli_array of[CLI_INPUTS], uint32_t row)
+{
+    uint64_t hash = RUN_HASH;
+    for (cli_input i = 0; i < CLI_INPUTS; i++) {
+        const size_t size = of[i].width * of[i].size;
+        if (of[i].data != NULL)
+            hash = run_hash(hash, (const char *)of[i].data + row * size, size);
+    }
     return hash;
 }
 
@@ -43,10 +54,18 @@ const char *run_path(const run_statement *s, const char *name)
     return path;
 }
 
-const cli_array *run_array(const run_side *side, const run_statement *s, cli_input what,
+const void *run_given_find(const run_given *given, const char *key)
+{
+    for (const run_given *g = given; g != NULL && g->key != NULL; g++)
+        if (strcmp(g->key, key) == 0)
+            return g->object;
+    return NULL;
+}
+
+const cli_array *run_array(const run_given *things, const run_statement *s, cli_input what,
                            const char *name, int32_t dtype)
 {
-    const cli_array *const given = run_given_find(side, run_input_names[what]);
+    const cli_array *const given = run_given_find(things, run_input_names[what]);
     char key[16];
     cli_npy npy;
     cli_array *const array = cli_alloc(1, sizeof *array);
@@ -67,6 +86,14 @@ void *run_room(uint64_t rows, uint64_t width, size_t element)
     if (rows * width > RUN_MOST_ELEMENTS)
         cli_die("%" PRIu64 " rows of %" PRIu64 " elements are too many", rows, width);
     return cli_alloc((size_t)(rows * width), element);
+}
+
+void *run_turned(const void *data, uint32_t rows, size_t row)
+{
+    char *const to = cli_alloc((size_t)rows * row, 1);
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(to + i * row, (const char *)data + (rows - 1 - i) * row, row);
+    return to;
 }
 
 /* ----------------------------------------------------------------- rows by hand */
@@ -281,20 +308,6 @@ int32_t run_likely(rng *r, const void *logits, int32_t dtype, uint32_t vocab)
         limit = best;
     }
     return found;
-}
-
-void run_random_text(uint64_t seed, uint32_t count, uint32_t words, int32_t *ids)
-{
-    rng r = {seed ^ 0x74657874};
-    const uint32_t what = rng_below(&r, 8), most = what < 5 || count < 32 ? 16 : count / 2,
-                   period = what == 6 ? count : 1 + rng_below(&r, most),
-                   begin = what < 3 ? rng_below(&r, 4) : rng_below(&r, count + 1);
-    for (uint32_t i = 0; i < count; i++)
-        ids[i] = what == 7 && i % 2 == 0                    ? 0 /* every other word is the same */
-                 : what != 7 && i >= (size_t)begin + period ? ids[i - period]
-                                                            : (int32_t)rng_below(&r, words);
-    for (uint32_t n = rng_below(&r, 3); n > 0 && count != 0; n--)
-        ids[rng_below(&r, count)] = (int32_t)rng_below(&r, words);
 }
 
 /* Creates a grammar; a refusal ends the command. */

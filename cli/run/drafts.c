@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Verifications of clsample run, and the drafts that they are given. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "run/calls.h"
 
 /* ---------------------------------------------------------------- verification */
 
@@ -23,20 +21,6 @@ static int32_t method_of(const run_statement *s)
     if (text != NULL && strspn(text, "0123456789") != strlen(text))
         run_die(s, "method=%.40s is none of match, standard, block and typical", text);
     return (int32_t)run_count(s, "method", 0);
-}
-
-run_map run_latest(const run_side *side, const char *name, uint32_t n)
-{
-    const run_side *const of = side->reference != NULL ? side->reference : side;
-    for (uint32_t i = of->records; i-- > 0;) {
-        const run_record *const r = &of->record[i];
-        if (r->statement < side->index && strcmp(r->name, name) == 0 &&
-            r->size >= n * sizeof(int32_t))
-            return (run_map){.value = (int32_t *)(void *)r->bytes, .on_device = true};
-    }
-    int32_t *const none = cli_alloc(n, sizeof *none);
-    memset(none, 0xff, n * sizeof *none);
-    return (run_map){.value = none, .on_device = true};
 }
 
 /* The ids of drafts: a list, or likely:SEED, which looks at the rows that the drafts follow. */
@@ -66,7 +50,6 @@ static run_map read_drafts(const run_side *side, const run_statement *s, const i
     return m;
 }
 
-/* The distributions of the drafts, and the elements from one to the next. */
 /* Where drafts lie on the permuted side: the number of a call says in which of five ways. */
 typedef struct drafts_layout {
     uint64_t stride, apart; /* elements from one draft, and from one request, to the next; or 0 */

@@ -2,11 +2,10 @@
 /* A side of clsample run: the sampler of a script on the host or on a device, the memory of its
  * calls, and the records of what they wrote. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "run/side.h"
 
 enum { CANARY = 0x5a, MOST_AHEAD = 12 };
 
@@ -62,6 +61,16 @@ void run_close(run_side *side)
     else if (!side->shares)
         cli_close(&side->target);
 }
+
+uint32_t run_samplers(const run_side *side) { return side->shards != 0 ? side->shards : 1; }
+
+int32_t run_slot(const run_side *side, int32_t slot)
+{
+    const int32_t slots = (int32_t)side->sampler_options.slot_count;
+    return side->way == RUN_PERMUTED && slot >= 0 && slot < slots ? slots - 1 - slot : slot;
+}
+
+void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
 
 /* --------------------------------------------------------------------- memory */
 
@@ -332,60 +341,7 @@ run_named *run_name_set(run_side *side, const char *name, void *object, size_t s
     return found;
 }
 
-/* -------------------------------------------------------------------- scripts */
-
-void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
-
-const char *(*run_judge)(run_side *side, const run_statement *s);
-
-/* The types of logits, as bits: all where a word chooses one, or a file has its own. */
-static uint32_t dtypes_of(const run_script *script)
-{
-    for (uint32_t i = 0; i < script->count; i++)
-        for (uint32_t w = 0; w < script->statement[i].words; w++) {
-            const run_word *const word = &script->statement[i].word[w];
-            if (strstr(word->key, "dtype") != NULL || strcmp(word->key, "file") == 0 ||
-                strncmp(word->value, "file:", 5) == 0)
-                return 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
-        }
-    return 1u << CLS_F32;
-}
-
-void run_first(run_side *side, const run_script *script, uint32_t count)
-{
-    side->records = 0;
-    side->index = 0;
-    side->given = script->given;
-    side->dtypes = dtypes_of(script);
-    side->record = NULL;
-    side->left_out = NULL;
-    side->logits = side->outputs = NULL;
-    if (side->lacks != NULL)
-        run_leave_out(side, side->lacks);
-    for (uint32_t i = 0; i < count && side->left_out == NULL; i++) {
-        const run_statement *const s = &script->statement[i];
-        side->now = s;
-        side->index = i;
-        if (side->queue[1] != NULL)
-            side->target.queue = side->queue[i * UINT32_C(2654435761) >> 31];
-        run_statement_on(side, s);
-        if (side->way == RUN_MOVED && side->left_out == NULL)
-            run_move(side);
-        if (run_judge != NULL && side->on_host && side->way == RUN_PLAIN) {
-            run_drain(side);
-            const char *const fault = run_judge(side, s);
-            if (fault != NULL)
-                run_note(side, "fault", fault, strlen(fault));
-        }
-    }
-    run_drain(side);
-}
-
-void run_script_on(run_side *side, const run_script *script)
-{
-    run_first(side, script, script->count);
-    run_end(side);
-}
+/* ------------------------------------------------------------------------- end */
 
 void run_end_samplers(run_side *side)
 {

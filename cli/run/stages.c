@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain.h"
+#include "run/probe.h"
 
 /* Numbers beyond those of the public stages: Mirostat replaces the truncations, adaptive p the
  * draw. */
