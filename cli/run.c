@@ -180,13 +180,13 @@ int cls_cmd_run(int argc, char **argv)
 {
     command *const c = cli_alloc(1, sizeof *c);
     cli_list files = {NULL, 0};
-    const char *path[256];
-    int paths = 0, left = 1, result = EQUAL;
+    int result = EQUAL;
     bool keeps = false;
     c->seeds = 1;
     c->calls = UINT32_MAX;
     cls_context_options_init(&c->options);
     const cli_option options[] = {
+        {"FILE", CLI_FILES, &files, NULL, NULL},
         CLI_TITLE("Sides"),
         {"device", CLI_STRING, &c->device, "N",
          "also run on this device, whose number clsample devices prints"},
@@ -205,26 +205,16 @@ int cls_cmd_run(int argc, char **argv)
         CLI_DEVICE_OPTIONS(&c->options),
         CLI_SHAPE_OPTIONS(&c->options),
         CLI_NO_OPTION};
-    (void)files;
-    for (int i = 1; i < argc; i++) { /* files have no dashes, and are not the value of an option */
-        if (argv[i][0] != '-' &&
-            (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
-             strcmp(argv[i - 1], "--whole") == 0 || strcmp(argv[i - 1], "--all-features") == 0) &&
-            paths < 256)
-            path[paths++] = argv[i];
-        else
-            argv[left++] = argv[i];
-    }
-    cli_parse(left, argv, "run FILE... [--device N] [--sides LIST]",
+    cli_parse(argc, argv, "run FILE... [--device N] [--sides LIST]",
               "Runs texts of calls on the host and on other sides, and compares all that the calls "
               "write. man clsample-run describes the text.",
               options);
-    if (paths == 0)
+    if (files.count == 0)
         cli_die("run needs the name of a file; clsample run --help says more");
     c->shrinks = !keeps;
     open_sides(c);
-    for (int i = 0; i < paths && result == EQUAL; i++)
-        result = run_file(c, path[i]);
+    for (uint32_t i = 0; i < files.count && result == EQUAL; i++)
+        result = run_file(c, files.text[i]);
     if (result == EQUAL)
         printf("%" PRIu64 " statements on %" PRIu32 " side%s: all equal%s\n", c->statements,
                c->count, c->count == 1 ? "" : "s", c->left_out);

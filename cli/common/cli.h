@@ -119,7 +119,8 @@ typedef enum cli_type {
     CLI_FLOAT,   /* float */
     CLI_CHOICE,  /* int32_t: the index of a word of `meta` */
     CLI_CHOICES, /* uint64_t: bits of the words of `meta` that commas separate */
-    CLI_LIST     /* cli_list: the option may be repeated, and each use adds its text */
+    CLI_LIST,    /* cli_list: the option may be repeated, and each use adds its text */
+    CLI_FILES    /* cli_list: no option, but the arguments that begin without a dash */
 } cli_type;
 
 typedef struct cli_list {

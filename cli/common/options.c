@@ -176,6 +176,7 @@ void cli_set(cli_type type, void *value, const char *meta, const char *what, con
         set_choices(value, meta, what, text);
         break;
     case CLI_LIST:
+    case CLI_FILES:
         list = value;
         list->text = cli_grow(list->text, list->count + (size_t)1, sizeof *list->text);
         list->text[list->count++] = text;
@@ -301,10 +302,15 @@ static bool takes_value(const cli_option *option)
     return option->type != CLI_FLAG && option->type != CLI_SWITCH;
 }
 
+static bool is_option(const cli_option *row)
+{
+    return row->type != CLI_SECTION && row->type != CLI_FILES;
+}
+
 static const cli_option *find(const cli_option *options, const char *name, size_t length)
 {
     for (; options->name != NULL; options++)
-        if (options->type != CLI_SECTION && strlen(options->name) == length &&
+        if (is_option(options) && strlen(options->name) == length &&
             strncmp(options->name, name, length) == 0)
             return options;
     return NULL;
@@ -315,7 +321,7 @@ _Noreturn static void refuse(const char *command, const cli_option *options, con
 {
     cli_near near = {.word = name, .length = length};
     for (; options->name != NULL; options++)
-        if (options->type != CLI_SECTION)
+        if (is_option(options))
             cli_near_try(&near, options->name);
     cli_die("%s: unknown option '--%.*s'%s", command, (int)length, name,
             near.name != NULL ? cli_near_text(&near, "--") : "; --help lists the options");
@@ -333,9 +339,22 @@ bool cli_given(const char *name)
     return false;
 }
 
+/* Takes an argument without a dash where the command has files. */
+static bool take_file(const char *text, const cli_option *options)
+{
+    while (options->name != NULL && options->type != CLI_FILES)
+        options++;
+    if (options->name == NULL || *text == '-')
+        return false;
+    cli_set(CLI_FILES, options->value, NULL, options->name, text);
+    return true;
+}
+
 /* Parses the option at argv[*i], and its value, which may be the next argument. */
 static void parse_one(int argc, char **argv, int *i, const cli_option *options)
 {
+    if (take_file(argv[*i], options))
+        return;
     if (strncmp(argv[*i], "--", 2) != 0)
         cli_die("%s: unexpected argument '%s'; options begin with --", argv[0], argv[*i]);
     const char *const name = argv[*i] + 2;
