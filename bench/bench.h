@@ -201,9 +201,6 @@ typedef struct bench_result {
     double partial_row[BENCH_EXCHANGES]; /* bytes of a partial, divided by the rows */
 } bench_result;
 
-/* Microseconds since an arbitrary start. */
-double bench_clock(void);
-
 /* Sorts `times` and returns the median. */
 double bench_median(double *times, size_t n);
 

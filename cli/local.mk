@@ -10,7 +10,8 @@ command_without_errors = cli/common/progress.c cli/common/memory.c cli/common/op
 	cli/run/slots.c cli/run/script.c cli/run/random_params.c cli/run/random_rows.c cli/run/random_calls.c \
 	cli/run/random.c cli/run/compare.c cli/run/shrink.c cli/run/why.c \
 	cli/run/expect.c \
-	cli/accept/child.c cli/accept/names.c cli/accept/work.c \
+	cli/accept/child.c cli/accept/names.c cli/accept/findings.c cli/accept/programs.c cli/accept/calls.c \
+	cli/accept/steps.c cli/accept/shape.c \
 	cli/request.c cli/results.c cli/sample.c cli/explain.c cli/run.c cli/accept.c \
 	cli/selftest.c \
 	bench/parallel.c bench/rows.c bench/setup.c bench/floor.c bench/host.c bench/measure.c \

@@ -2,9 +2,13 @@
 /* clsample accept: whether a device gets the host's results at production sizes. The command itself
  * never calls OpenCL: processes that it can end do, since drivers hang and abort.
  *
- *     child.c  a process with a limit of time, and what it says
- *     names.c  in it: which program is compiled and which one runs
- *     work.c   in it: programs, the self-test, random calls, and steps ahead
+ *     child.c     a process with a limit of time, and what it says
+ *     names.c     in it: which program is compiled and which one runs
+ *     findings.c  what differs, and the program that it points at
+ *     programs.c  all programs, and the self-test
+ *     calls.c     texts of calls on device and host
+ *     steps.c     steps that are enqueued ahead of their results
+ *     shape.c     all of these in one shape; describes the device
  *
  * The command, cli/accept.c, has the shapes, the report and the verdict.
  */
@@ -66,7 +70,45 @@ void accept_names_agree(void);
  * are launches in this text, and in texts that were equal. */
 json_t *accept_names_of(uint32_t statement);
 
-/* -------------------------------------------------------- cli/accept/work.c */
+/* ---------------------------------------------------- cli/accept/findings.c */
+
+/* Say a finding, and return 1: with the program, or NULL; and with the library's message on the
+ * latest call. */
+int accept_find(const char *what, const char *program, const char *message);
+int accept_fail(const char *what);
+
+/* The program that a sentence of the library's begins with: "the program NAME ..."; or NULL. */
+const char *accept_named_in(const char *message);
+
+/* The program that a difference points at: of those that the statement launched, the one that was
+ * right least often before; of several, the last. */
+const char *accept_suspect(json_t *programs);
+
+/* ---------------------------------------------------- cli/accept/programs.c */
+
+/* Each of the tests returns 1 after it has said what it found. */
+
+/* Compiles and proves all programs, few at a time, so that the one that hangs is known. */
+int accept_programs(cls_context *context);
+
+int accept_cases(cls_context *context); /* the self-test */
+
+/* ------------------------------------------------------- cli/accept/calls.c */
+
+/* The sides of a shape. */
+typedef struct accept_test {
+    const accept_job *job;
+    run_side host, device, ahead, mixed; /* mixed: two queues, one of them out of order */
+} accept_test;
+
+/* until: seconds, as cli_seconds() counts them. */
+int accept_texts(accept_test *t, double until);
+
+/* ------------------------------------------------------- cli/accept/steps.c */
+
+int accept_steps(accept_test *t);
+
+/* ------------------------------------------------------- cli/accept/shape.c */
 
 /* Says what the device is. */
 int accept_describe(const accept_job *job);

@@ -83,6 +83,10 @@ __attribute__((format(printf, 1, 2)))
 #endif
 void cli_progress(const char *format, ...);
 
+/* Microseconds, or seconds, since an arbitrary start. */
+double cli_clock(void);
+double cli_seconds(void);
+
 #if !defined(_WIN32)
 /* fork(), while no other thread says anything. The new process says nothing of itself. */
 int cli_progress_fork(void);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/cli.h"
@@ -14,6 +15,15 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *command; /* NULL: the program is not a command; it says nothing */
 static char doing[128];     /* "": nothing special */
+
+double cli_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+double cli_seconds(void) { return cli_clock() * 1e-6; }
 
 static void *say(void *unused)
 {
