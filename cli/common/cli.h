@@ -43,14 +43,6 @@ void cli_warn(const char *format, ...);
 /* The exit status of a command that cannot run. */
 extern int cli_failure;
 
-/* The library's message, in which the fields of a cls_context_options are the command's options. */
-const char *cli_reason(void);
-
-/* Fail if the call that returned this status failed, with what was attempted and the library's
- * message, or OpenCL's number. */
-int cli_try(cls_status status, const char *what);
-int cli_try_opencl(cl_int error, const char *what);
-
 /* Prints the sentence as cli_fail() does, and ends the process with cli_failure: what a command has
  * opened by then needs no care. Where a device is open, functions return instead. */
 _Noreturn void cli_die(const char *format, ...)
@@ -71,6 +63,16 @@ bool cli_interrupted(void);
 /* Returns the status, or ends the process by the signal after an interrupt: the shell that runs a
  * script would continue if the command only returned 130. */
 int cli_end(int status);
+
+/* ---------------------------------------------- reasons, cli/common/reason.c */
+
+/* The library's message, in which the fields of a cls_context_options are the command's options. */
+const char *cli_reason(void);
+
+/* Fail if the call that returned this status failed, with what was attempted and the library's
+ * message, or OpenCL's number. */
+int cli_try(cls_status status, const char *what);
+int cli_try_opencl(cl_int error, const char *what);
 
 /* ------------------------------------------ progress, cli/common/progress.c */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads a grammar from JSON: {"transitions": [{"ID": STATE, ...}, ...], "final": [STATE, ...],
  * "end_ids": [ID, ...]}, with an object for each state, from state 0 on. */
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -162,18 +161,6 @@ void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST])
         cli_die("grammar: %s", cls_error_message());
     for (size_t i = 0; i < sizeof info.digest; i++)
         snprintf(&digest[2 * i], 3, "%02x", info.digest[i]);
-}
-
-json_t *cli_json_read(const char *path)
-{
-    json_error_t error;
-    errno = 0;
-    json_t *const value = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (value == NULL && error.line < 1)
-        cli_die("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
-    if (value == NULL)
-        cli_die("%s: line %d: %s", path, error.line, error.text);
-    return value;
 }
 
 cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)

@@ -26,6 +26,20 @@ typedef struct cli_lists {
 #undef CLI_LIST_TEXTS
 } cli_lists;
 
+/* -------------------------------------------------------- cli/common/json.c */
+
+/* Reads a file; if it is no JSON the command ends. */
+json_t *cli_json_read(const char *path);
+
+/* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.
+ */
+void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
+
+/* A value of the type, for cli_set_from_json(). words: those of a CLI_CHOICE, which | separates. */
+json_t *cli_to_json(cli_type type, const void *at, const char *words);
+
+json_t *cli_ids_json(const int32_t *ids, size_t count);
+
 /* ------------------------------------------------------- cli/common/lists.c */
 
 /* Parses the texts into params. */
@@ -51,9 +65,6 @@ void cli_ids_from_json(const char *what, json_t *value, cls_ids *list);
 
 /* ----------------------------------------------------- cli/common/grammar.c */
 
-/* Reads a file; if it is no JSON the command ends. */
-json_t *cli_json_read(const char *path);
-
 /* What is wrong with a grammar, in words of its states; NULL: nothing. final, end: what the user
  * calls the final states and the ids that end a text. */
 const char *cli_grammar_fault(const cls_grammar_options *o, const char *final, const char *end);
@@ -66,10 +77,6 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab);
 void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST]);
 
 /* ------------------------------------------------------ cli/common/params.c */
-
-/* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.
- */
-void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
 
 /* Sets a parameter by the name of its field from a text: a number, a list of ids "1,2", of biases
  * "1:0.5,2:-inf", or of sequences "1,2/3", or the chain. Returns false if there is no such
@@ -103,10 +110,5 @@ void cli_params_rows(const cls_params *base, const char *params_path, const char
  * NULL. Messages begin with `where`: "FILE: row 3". */
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
                           cls_ids *force);
-
-json_t *cli_ids_json(const int32_t *ids, size_t count);
-
-/* A value of the type, for cli_set_from_json(). words: those of a CLI_CHOICE, which | separates. */
-json_t *cli_to_json(cli_type type, const void *at, const char *words);
 
 #endif
