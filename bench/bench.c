@@ -2,7 +2,7 @@
 /* clsample bench: the list of cases and the command. */
 #include "bench.h"
 
-#include "../cli/params.h"
+#include "common/params.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -21,7 +21,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "../cli/cli.h"
+#include "common/cli.h"
 
 /* A function that runs steps returns 1 without a message after an interrupt. The results of the
  * current case are lost then; those of earlier cases are kept. */
@@ -200,9 +200,6 @@ typedef struct bench_result {
     uint32_t exchanges;
     double partial_row[BENCH_EXCHANGES]; /* bytes of a partial, divided by the rows */
 } bench_result;
-
-/* Microseconds since an arbitrary start. */
-double bench_clock(void);
 
 /* Sorts `times` and returns the median. */
 double bench_median(double *times, size_t n);

@@ -36,13 +36,13 @@ static int begin_turns(void *of)
 static int run_turn(void *of, double *us)
 {
     host_turn *const t = of;
-    const double begin = bench_clock();
+    const double begin = cli_clock();
     t->most = read_logits(t->setup);
-    const double read = bench_clock();
+    const double read = cli_clock();
     if (t->steps->run(t->steps->of))
         return 1;
     us[FLOOR] = read - begin;
-    us[STEP] = bench_clock() - read;
+    us[STEP] = cli_clock() - read;
     return 0;
 }
 

@@ -4,16 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define FORCED 512u /* forced ids of a request: more than the steps until it begins again */
-
-double bench_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -227,10 +219,10 @@ int bench_medians(const bench_rounds *r, uint32_t wanted, double *medians, uint3
     double us[BENCH_PARTS] = {0};
     uint32_t n = 0;
     int failed = r->begin(r->of);
-    const double begin = bench_clock();
+    const double begin = cli_clock();
     for (int i = 0; i < 3 && !failed; i++) /* the first launches are slow */
         failed = r->run(r->of, us);
-    while (!failed && !bench_enough(r, wanted, n, bench_clock() - begin)) {
+    while (!failed && !bench_enough(r, wanted, n, cli_clock() - begin)) {
         failed = cli_interrupted() ||
                  (n % RESTART == RESTART - 1 && (r->begin(r->of) || r->run(r->of, us))) ||
                  r->run(r->of, us);
@@ -264,20 +256,20 @@ static int begin_turns(void *of)
 static int run_turn(void *of, double *us)
 {
     turn *const t = of;
-    const double begin = bench_clock();
+    const double begin = cli_clock();
     if (bench_run_floor(t->setup, t->floor))
         return 1;
-    const double read = bench_clock();
+    const double read = cli_clock();
     if (t->steps->run(t->steps->of))
         return 1;
-    const double step = bench_clock();
+    const double step = cli_clock();
     if (++t->turns == 3)
         t->launches = cls_sampler_launches(t->setup->sampler);
     if (run_empty(t->setup, t->floor, t->launches))
         return 1;
     us[FLOOR] = read - begin;
     us[STEP] = step - read;
-    us[EMPTY] = bench_clock() - step;
+    us[EMPTY] = cli_clock() - step;
     return 0;
 }
 

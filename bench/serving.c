@@ -64,19 +64,19 @@ static int join(serving *s, uint32_t slot, uint32_t step, double *host_us)
     if (t != NULL)
         *t = (trace){.number = number, .slot = slot, .first = step};
     s->occupants[slot] = (occupant){.number = number, .steps = r->steps};
-    start = bench_clock();
+    start = cli_clock();
     status = cls_slot_begin(
         s->setup->sampler, slot, &r->params,
         &(cls_text){.struct_size = sizeof(cls_text), .prompt = {r->prompt, r->prompt_count}});
-    *host_us += bench_clock() - start;
+    *host_us += cli_clock() - start;
     return cli_try(status, "bench: serving: beginning a slot");
 }
 
 static int leave(serving *s, uint32_t slot, double *host_us)
 {
-    const double start = bench_clock();
+    const double start = cli_clock();
     const cls_status status = cls_slot_reset(s->setup->sampler, slot);
-    *host_us += bench_clock() - start;
+    *host_us += cli_clock() - start;
     s->occupants[slot].number = FREE;
     return cli_try(status, "bench: serving: resetting a slot");
 }
@@ -113,14 +113,14 @@ static int enqueue(serving *s, uint32_t n)
     step.slots.host = s->map;
     step.tokens = step.status = setup->tokens;
     step.status.offset = setup->batch * sizeof(int32_t);
-    start = bench_clock();
+    start = cli_clock();
     if (cli_try(cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL),
                 "bench: serving") ||
         cli_try(cls_readback_start(s->readback, setup->on->queue, &setup->tokens,
                                    2 * setup->batch * sizeof(int32_t), 0, NULL, &ticket),
                 "bench: serving"))
         return 1;
-    s->host_us[n] += bench_clock() - start;
+    s->host_us[n] += cli_clock() - start;
     return clFlush(setup->on->queue) == CL_SUCCESS
                ? 0
                : cli_fail("bench: serving: the queue cannot be flushed");
@@ -135,7 +135,7 @@ static int finish_step(serving *s, uint32_t n)
 
     if (cli_try(cls_readback_get(s->readback, n, 1, &data), "bench: serving: reading the tokens"))
         return 1;
-    now = bench_clock();
+    now = cli_clock();
     s->step_us[n] = now - s->last;
     s->last = now;
     for (uint32_t slot = 0; slot < batch; slot++) {
@@ -276,9 +276,9 @@ typedef struct floor_of {
 static int run_floor(void *of, double *us)
 {
     const floor_of *const f = of;
-    const double start = bench_clock();
+    const double start = cli_clock();
     const int failed = bench_run_floor(f->setup, f->floor);
-    us[0] = bench_clock() - start;
+    us[0] = cli_clock() - start;
     return failed;
 }
 

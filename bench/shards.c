@@ -153,23 +153,23 @@ static int run_split(split_case *p, double *us)
     int more = 1;
     us[LOCAL] = us[MERGE] = 0;
     for (uint32_t i = 0; i < p->setup->shards; i++) {
-        const double start = bench_clock();
+        const double start = cli_clock();
         cls_status status;
         CLI_RETRY(status, queue, cls_shard_sample(p->shard[i], queue, &p->step[i], 0, NULL));
         if (cli_try(status, "sampling") ||
             cli_try(cls_shard_partial(p->shard[i], &partial, &size), "a shard's partial"))
             return 1;
-        us[LOCAL] += bench_clock() - start;
+        us[LOCAL] += cli_clock() - start;
     }
     for (p->exchanges = 0; more;) {
         if (exchange(p, &size))
             return 1;
         for (uint32_t i = 0; i < p->setup->shards; i++) {
-            const double start = bench_clock();
+            const double start = cli_clock();
             if (merge(p, i, size, &more))
                 return 1;
             if (i == 0)
-                us[MERGE] += bench_clock() - start;
+                us[MERGE] += cli_clock() - start;
         }
     }
     return 0;
@@ -179,10 +179,10 @@ static int run_split(split_case *p, double *us)
 static int run(void *of, double *us)
 {
     split_case *const p = of;
-    const double start = bench_clock();
+    const double start = cli_clock();
     if (bench_run_step(p->setup, p->c, p->drawn))
         return 1;
-    us[STEP] = bench_clock() - start;
+    us[STEP] = cli_clock() - start;
     return run_split(p, us) || compare_tokens(p);
 }
 

@@ -10,7 +10,7 @@
 
 static double since(double *begin)
 {
-    const double end = bench_clock(), ms = (end - *begin) * 1e-3;
+    const double end = cli_clock(), ms = (end - *begin) * 1e-3;
     *begin = end;
     return ms;
 }
@@ -22,7 +22,7 @@ static int run_steps(const bench_setup *setup, const bench_case *c, double ms[1 
                      double *cpu)
 {
     int32_t token;
-    double begin = bench_clock();
+    double begin = cli_clock();
     int failed = bench_begin_slots(setup, c);
     for (int i = 0; i <= LATER && !failed; i++) {
         failed = cli_interrupted() || bench_run_step(setup, c, &token);
@@ -36,7 +36,7 @@ static int run_steps(const bench_setup *setup, const bench_case *c, double ms[1 
 static json_t *measure(cli_target *target, const cls_context_options *options, bench_setup *setup,
                        const bench_case *c)
 {
-    double ms[1 + LATER], begin = bench_clock(), first_cpu = 0;
+    double ms[1 + LATER], begin = cli_clock(), first_cpu = 0;
     cls_device_info info = {.struct_size = sizeof info};
     if (cli_open_queue(target, 0))
         return NULL;

@@ -71,7 +71,7 @@ typedef struct tuning {
     uint32_t wrong; /* trials with other tokens */
 } tuning;
 
-static double seconds(void) { return bench_clock() * 1e-6; }
+static double seconds(void) { return cli_clock() * 1e-6; }
 
 static uint32_t *option_of(cls_context_options *options, size_t i)
 {
@@ -185,13 +185,13 @@ static int begin_pair(void *of)
 static int run_pair(void *of, double *us)
 {
     const pair *const p = of;
-    const double start = bench_clock();
+    const double start = cli_clock();
     if (run_step(p->u, p->u->trials, p->k))
         return 1;
-    const double middle = bench_clock();
+    const double middle = cli_clock();
     us[0] = middle - start;
     const int failed = run_step(p->u, p->t, p->k);
-    us[1] = bench_clock() - middle;
+    us[1] = cli_clock() - middle;
     return failed;
 }
 

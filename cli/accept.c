@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample accept: what to run on a new device before it serves. */
-#include "accept.h"
+#include "accept/accept.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "../bench/bench.h"
 
 enum { ACCEPTED, REFUSED }; /* exit statuses, beside cli_failure */
 
@@ -35,8 +33,6 @@ typedef struct command {
     accept_job job;
 } command;
 
-static double seconds(void) { return bench_clock() * 1e-6; }
-
 /* -------------------------------------------------------------------- the report */
 
 /* Writes the report beside its place and moves it there, so that a reader always sees a whole one.
@@ -48,7 +44,7 @@ static void write_report(command *c)
     const size_t size = strlen(c->path) + 8;
     char *const beside = cli_alloc(size, 1);
     snprintf(beside, size, "%s.new", c->path);
-    json_object_set_new(c->report, "seconds", json_real(seconds() - c->begin));
+    json_object_set_new(c->report, "seconds", json_real(cli_seconds() - c->begin));
     FILE *const file = fopen(beside, "w");
     const int written = file != NULL && json_dumpf(c->report, file, JSON_INDENT(2)) == 0 &&
                         fputc('\n', file) != EOF;
@@ -233,7 +229,7 @@ static int run_shape(command *c, uint32_t i)
 {
     char text[4001];
     int number;
-    const double left = c->begin + 60.0 * c->minutes - seconds();
+    const double left = c->begin + 60.0 * c->minutes - cli_seconds();
     c->job.options.max_work_group = c->shapes[i].max_work_group;
     c->job.options.tier = c->shapes[i].tier;
     c->job.seconds = left > 0 ? left / (c->count - i) : 0;
@@ -273,7 +269,7 @@ static int run_all(command *c)
     json_object_set_new(c->report, "shapes_planned", json_integer(c->count));
     write_report(c);
     for (uint32_t i = 0; i < c->count && result == ACCEPTED; i++) {
-        if (i > 0 && seconds() - c->begin > 60.0 * c->minutes)
+        if (i > 0 && cli_seconds() - c->begin > 60.0 * c->minutes)
             break;
         result = run_shape(c, i);
     }
@@ -307,7 +303,7 @@ int cls_cmd_accept(int argc, char **argv)
     command *const c = cli_alloc(1, sizeof *c);
     c->minutes = 60;
     c->limit = 600;
-    c->begin = seconds();
+    c->begin = cli_seconds();
     cls_context_options_init(&c->options);
     const cli_option options[] = {
         CLI_DEVICE(&c->device),

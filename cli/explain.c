@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "explain.h"
+#include "request.h"
+#include "run/probe.h"
 
 #define BAR 32
 

@@ -72,23 +72,6 @@ static cls_ids *texts_read(const cli_request *q, const char *path)
 
 /* ---------------------------------------------------------------------- infill */
 
-void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill)
-{
-    cli_npy array;
-    infill->struct_size = sizeof *infill;
-    if (path == NULL) {
-        infill->prefix_of = memset(cli_alloc(vocab, 4), -1, vocab * (size_t)4);
-        return;
-    }
-    cli_npy_read(path, &array);
-    infill->prefix_of = array.data;
-    if (array.kind != 'i' || array.size != 4 || array.dims != 1)
-        cli_npy_refuse(&array, "int32 [vocab]");
-    if (array.shape[0] != vocab)
-        cli_die("%s: the array has %" PRIu64 " elements, but the vocabulary has %" PRIu32 " tokens",
-                path, array.shape[0], vocab);
-}
-
 /* Reads the tables of the infill stage, if a row turns the stage on. */
 static void infill_read(cli_request *q)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The options that sample and explain share, the files that these options name, and the text of
- * calls that they make (see run.h). */
+ * calls that they make (see run/text.h). */
 #ifndef CLS_CLI_REQUEST_H
 #define CLS_CLI_REQUEST_H
 
-#include "run.h"
+#include "run/script.h"
 
 #define CLI_MOST_HISTORY 16384u /* tokens of a request that a sampler can keep */
 

@@ -4,12 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../bench/bench.h"
+#include "common/cli.h"
 
 /* Exit statuses, beside cli_failure. 0: all answers agree. */
 enum { DIFFERS = 1 };
-
-static double seconds(void) { return bench_clock() * 1e-6; }
 
 /* Runs the self-test if *status is CLS_OK, and sets *status: {"cases", "failed", "seconds",
  * "stages"} and, if a call failed or a program computes wrong results, "error". */
@@ -18,11 +16,11 @@ static json_t *run_selftest(cls_context *context, cls_status *status)
     cls_selftest_report r = {.struct_size = sizeof r};
     json_t *const stages = json_array();
     json_int_t cases = 0;
-    const double start = seconds();
+    const double start = cli_seconds();
     cli_progress("self-test");
     if (*status == CLS_OK)
         *status = cli_compile_done(cls_selftest(context, &r));
-    const double took = seconds() - start;
+    const double took = cli_seconds() - start;
     for (uint32_t i = 0; i < r.stage_count && i < CLS_SELFTEST_STAGES; i++) {
         const cls_selftest_stage *const s = &r.stages[i];
         cases += s->cases;
@@ -81,7 +79,7 @@ static void print_stages(const json_t *object)
 /* opened: the seconds that the context took. */
 static int test(const cli_target *target, bool json, double opened)
 {
-    const double start = seconds();
+    const double start = cli_seconds();
     json_t *const shape = cli_shape_json(target->context);
     json_t *const object =
         json_pack("{s:s, s:o, s:o}", "clsample", cls_version(), "device",
@@ -89,7 +87,7 @@ static int test(const cli_target *target, bool json, double opened)
     if (!json)
         print_device(object);
     cls_status status = cli_compile_done(cls_context_compile(target->context, 0, CLS_FEATURES_ALL));
-    json_object_set_new(object, "compile_seconds", json_real(opened + seconds() - start));
+    json_object_set_new(object, "compile_seconds", json_real(opened + cli_seconds() - start));
     json_object_set_new(object, "programs", cli_programs_json(target->context));
     json_object_update(object, run_selftest(target->context, &status));
     if (json)
@@ -125,10 +123,10 @@ int cls_cmd_selftest(int argc, char **argv)
               options);
     context.dtypes =
         dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
-    const double start = seconds();
+    const double start = cli_seconds();
     if (cli_open(device, &context, 0, &target) != 0)
         return cli_failure;
-    const int status = test(&target, json, seconds() - start);
+    const int status = test(&target, json, cli_seconds() - start);
     cli_close(&target);
     return status;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Replaces cli/errors.c: an error message is stored, and ends the call and not the process. */
+/* Replaces cli/common/errors.c: an error message is stored, and ends the call and not the process.
+ */
 #include <stdarg.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "common/cli.h"
 #include "fuzz.h"
 
 jmp_buf refusal;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Target: the binary files of the command, read by cli/npy.c, cli/arrays.c and cli/pieces.c. The
- * first byte selects the kind of file. */
+/* Target: the binary files of the command, read by cli/common/npy.c, cli/common/arrays.c and
+ * cli/common/pieces.c. The first byte selects the kind of file. */
 #include "fuzz.h"
 
 #include <string.h>
 
 #define fopen file_open
 #define fclose file_close
-#include "cli/npy.c"
-#include "cli/arrays.c"
-#include "cli/pieces.c"
+#include "cli/common/npy.c"
+#include "cli/common/arrays.c"
+#include "cli/common/pieces.c"
 
 /* Whether the array can be read, and not refused. */
 static bool reads(const char *path, cli_npy *array)

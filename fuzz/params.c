@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Target: the parameters of the command, from the JSON of --params (cli/params.c, cli/lists.c) or
- * of
- * --grammar (cli/grammar.c), or from options, one a line (cli/options.c). The library must accept
- * all parameters that the command accepts, and sample with them. The first bytes are: options, a
- * grammar, JSON, or JSON after a file of seeds; the vocabulary; the rows, or the grammar's state;
- * the length of the seeds, if there are any. */
+/* Target: the parameters of the command, from the JSON of --params or of --grammar, or from
+ * options, one a line (json.c, params.c, lists.c, grammar.c and options.c of cli/common). The
+ * library must accept all parameters that the command accepts, and sample with them. The first
+ * bytes are: options, a grammar, JSON, or JSON after a file of seeds; the vocabulary; the rows, or
+ * the grammar's state; the length of the seeds, if there are any. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -16,9 +15,10 @@ static json_t *json_in_memory(const char *path, size_t flags, json_error_t *erro
 #define fopen file_open
 #define fclose file_close
 #define json_load_file json_in_memory
-#include "cli/npy.c"
-#include "cli/params.c"
-#include "cli/grammar.c"
+#include "cli/common/npy.c"
+#include "cli/common/json.c"
+#include "cli/common/params.c"
+#include "cli/common/grammar.c"
 
 enum { MOST_VOCAB = 256, MOST_ROWS = 4, MOST_OPTIONS = 64 };
 static input rest;

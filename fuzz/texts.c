@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Target: the texts of clsample run (cli/run_text.c and what it reads words for). A text is refused
+/* Target: the texts of clsample run (cli/run/text.c and what it reads words for). A text is refused
  * by a sentence, or its calls are made on the host. Files and large samplers are left out, since
  * they take long or depend on more than the input; but nothing that is refused may take memory. */
 #include "fuzz.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/run.h"
+#include "run/script.h"
 
 enum { MOST_BYTES = 4096 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "inputs.h"
+#include "common/inputs.h"
 #include "step/step.h"
 
 enum { VOCAB = 120, MANY = 64 };

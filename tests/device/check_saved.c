@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "inputs.h"
+#include "common/inputs.h"
 #include "sampler/sampler.h"
 
 enum { VOCAB = 100, FIRST = 3, STEPS = 8, MOST = 4096 };

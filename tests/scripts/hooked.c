@@ -8,6 +8,7 @@
 #include "base/hooks.h"
 #include "items.h"
 #include "judge.h"
+#include "run/calls.h"
 #include "sampler/sampler.h"
 #include "subgroups.h"
 

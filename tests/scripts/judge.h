@@ -2,7 +2,8 @@
 #ifndef TESTS_JUDGE_H
 #define TESTS_JUDGE_H
 
-#include "run.h"
+#include "run/script.h"
+#include "run/step.h"
 
 /* Judges what a statement gave on the host. Returns what is wrong, or NULL. */
 const char *judge(run_side *side, const run_statement *s);

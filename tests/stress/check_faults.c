@@ -15,7 +15,7 @@
 #include "private.h"
 #include "faulty.h"
 #include "faulty_memory.h"
-#include "inputs.h"
+#include "common/inputs.h"
 #include "step/step.h"
 #include "life.h"
 

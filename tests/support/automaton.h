@@ -5,7 +5,7 @@
 #define TESTS_AUTOMATON_H
 
 #include "fixture.h"
-#include "inputs.h"
+#include "common/inputs.h"
 
 enum { MOST_VOCAB = 3000, MOST_STATES = 12 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inputs.h"
+#include "common/inputs.h"
 #include "oracle.h"
 
 /* ------------------------------------------------------------------------ bans */

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Says why a step does not give the token that a text expects: another one is forced, something
+ * bans it, a stage of the chain removes it, or it is in the set and another token is drawn. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "run/probe.h"
+#include "run/script.h"
+
+/* ------------------------------------------------------------------------- bans */
+
+enum { LOGIT, MASK, GRAMMAR, BIAS, LOGIT_BIAS, BAD_WORDS, NGRAM, MIN_TOKENS, BANS };
+
+/* Each sentence goes on with the token. */
+static const char *const bans[BANS] = {[LOGIT] = "a logit of minus infinity or NaN excludes",
+                                       [MASK] = "the mask does not allow",
+                                       [GRAMMAR] = "the grammar does not allow",
+                                       [BIAS] = "the bias bans",
+                                       [LOGIT_BIAS] = "logit_bias bans",
+                                       [BAD_WORDS] = "bad_words bans",
+                                       [NGRAM] = "no_repeat_ngram bans",
+                                       [MIN_TOKENS] =
+                                           "min_tokens still bans the stop ids, one of which is"};
+
+static bool is_allowed_id(const cls_params *p, int32_t token)
+{
+    bool found = p->allowed_ids.count == 0 && p->only_allowed == 0;
+    for (uint32_t i = 0; i < p->allowed_ids.count; i++)
+        found |= p->allowed_ids.ids[i] == token;
+    return found;
+}
+
+/* Finds the first ban of a token: samples rows in which only this token is allowed, without a
+ * chain, with one more ban each time. BANS: there is none. min_tokens depends on all that is
+ * allowed, except by masks, so that a mask allows the token alone then. */
+static int find_ban(const cli_probe *probe, int32_t token)
+{
+    const cls_params *const p = &probe->params;
+    uint8_t *const only = cli_alloc(probe->vocab, 1);
+    cls_step step = probe->step;
+    cls_params params;
+    int ban = LOGIT;
+    only[token] = 1;
+    cls_params_init(&params);
+    params.allowed_ids = (cls_ids){&token, 1};
+    memset(&step.mask, 0, sizeof step.mask);
+    memset(&step.bias, 0, sizeof step.bias);
+    for (bool found = false; ban < BANS && !found; ban += !found) {
+        switch (ban) {
+        case MASK:
+            step.mask = probe->step.mask;
+            break;
+        case GRAMMAR: /* unless the request thinks */
+            if (p->grammar == NULL)
+                break;
+            params.grammar = p->grammar;
+            params.grammar_state = p->grammar_state;
+            params.thinking_start = p->thinking_start;
+            params.thinking_end = p->thinking_end;
+            params.thinking_forced = p->thinking_forced;
+            params.thinking_budget = p->thinking_budget;
+            break;
+        case BIAS:
+            step.bias = probe->step.bias;
+            break;
+        case LOGIT_BIAS:
+            params.logit_bias = p->logit_bias;
+            break;
+        case BAD_WORDS:
+            params.bad_words = p->bad_words;
+            break;
+        case NGRAM:
+            params.no_repeat_ngram = p->no_repeat_ngram;
+            params.ngram_window = p->ngram_window;
+            params.ngram_output_only = p->ngram_output_only;
+            params.ngram_exempt_ids = p->ngram_exempt_ids;
+            break;
+        case MIN_TOKENS:
+            memset(&step.mask, 0, sizeof step.mask);
+            step.mask.host = only;
+            step.mask.kind = CLS_MASK_BOOL;
+            step.mask.width = probe->vocab;
+            params.allowed_ids = p->allowed_ids;
+            params.only_allowed = p->only_allowed;
+            params.min_tokens = p->min_tokens;
+            params.stop_ids = p->stop_ids;
+        }
+        found = cli_probe_row(probe, &params, &step, NULL).token != token;
+    }
+    cli_free(only);
+    return ban;
+}
+
+/* ----------------------------------------------------------------------- reasons */
+
+/* Says which stage removes the token, or that it is in the set and another one is drawn. */
+static void put_stage(const cli_probe *probe, int32_t token, run_text *t)
+{
+    cli_explained explained, *const e = &explained;
+    uint32_t i = 1;
+    cli_explain(probe, 0, e);
+    while (i < e->count && e->stage[i].keeps[token])
+        i++;
+    const bool shown = i < e->count && e->stage[i].parameter[0] != '\0';
+    if (i < e->count)
+        run_add(t,
+                "token %" PRId32 " is outside the kept set: stage %s%s%s%s removes it and leaves "
+                "%" PRIu32 " of %" PRIu32 " tokens",
+                token, e->stage[i].name, shown ? " (" : "", e->stage[i].parameter, shown ? ")" : "",
+                e->stage[i].kept, e->stage[i - 1].kept);
+    else
+        run_add(t,
+                "token %" PRId32 ", of final probability %.6f, is also in the set of %" PRIu32
+                " tokens, but it is not the one that is drawn",
+                token, (double)e->stage[i - 1].probs[token], e->stage[i - 1].kept);
+}
+
+/* Says what forces the token that the host gives, or forces one that the mask forbids. */
+static void put_forced(const cli_probe *probe, int32_t drawn, run_text *t)
+{
+    cls_step step = probe->step;
+    memset(&step.mask, 0, sizeof step.mask);
+    const cli_probed without = cli_probe_row(probe, NULL, &step, NULL);
+    if (!(without.status & CLS_ROW_FORCED))
+        return;
+    if (drawn < 0)
+        run_add(t, "the mask does not allow token %" PRId32 ", which is forced", without.token);
+    else
+        run_add(t, "the request must emit it");
+}
+
+void run_why(run_side *side, const run_statement *s, uint32_t row, int32_t token, bool forced,
+             run_text *t)
+{
+    const cli_probe probe = run_probe(side, s, row);
+    if (probe.sampler == NULL)
+        return;
+    const cli_probed drawn = cli_probe_row(&probe, NULL, &probe.step, NULL);
+    if (drawn.token == token) {
+        run_add(t, "the token is right, but its status is not");
+    } else if (drawn.token < 0 || (drawn.status & CLS_ROW_FORCED)) {
+        put_forced(&probe, drawn.token, t);
+    } else if (token >= 0 && (uint32_t)token >= probe.vocab) {
+        run_add(t, "token %" PRId32 " is not in the vocabulary", token);
+    } else if (token >= 0 && forced) {
+        run_add(t, "nothing forces token %" PRId32, token);
+    } else if (token >= 0 && !is_allowed_id(&probe.params, token)) {
+        run_add(t, "token %" PRId32 " is not one of the allowed ids", token);
+    } else if (token >= 0 && probe.params.post_thinking != NULL) {
+        run_add(t, "another token is drawn, by the parameters of the row's phase");
+    } else if (token >= 0) {
+        const int ban = find_ban(&probe, token);
+        if (ban != BANS)
+            run_add(t, "%s token %" PRId32, bans[ban], token);
+        else
+            put_stage(&probe, token, t);
+    }
+    cls_sampler_destroy(probe.sampler);
+}
