@@ -43,6 +43,9 @@ cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 #define cls_refuse_call(...) cls_no_field(cls_refuse(__VA_ARGS__))
 CLS_API cls_status cls_no_field(cls_status status);
 
+/* Reports that the sampler or the library was not compiled for what a call needs. */
+#define cls_not_compiled(...) cls_no_field(cls_fail(CLS_NOT_COMPILED, CL_SUCCESS, __VA_ARGS__))
+
 /* Returns CLS_OK for CL_SUCCESS, and else reports what has failed, with OpenCL's code. */
 #define cls_opencl_status(code, ...) \
     ((code) == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, __VA_ARGS__))

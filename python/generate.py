@@ -9,6 +9,8 @@ name of the library that is opened where the package contains none.
 _cffi.py    the declarations, in cffi's compact form, which is the same for every Python version
 _types.py   the enums, the names and types of parameters, options and outputs, and their comments
 
+Which parameters have a value for each phase says the library's table, lib/base/param_table.h.
+
 cffi parses the declarations. Comments become docstrings, and nothing else is read from them. A new
 parameter therefore needs no line of Python. A new output needs one: BUFFERS has its shape.
 """
@@ -320,7 +322,7 @@ def docstring(comment, groups):
     return f'    """{wrapped(comment, 92, "    ").strip()}\n\n{"".join(parts)}    """'
 
 
-def types_module(text, enums, structs, comments, library):
+def types_module(text, enums, structs, comments, library, by_phase):
     version = re.search(r'CLS_VERSION_STRING "([^"]+)"', text)[1]
     number = re.search(r"CLS_VERSION_NUMBER (\d+)", text)[1]
     out = [f'''# SPDX-License-Identifier: MIT
@@ -409,6 +411,10 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
         f"BUFFERS: Dict[str, Dict[str, Tuple[str, Tuple[str, ...]]]] = {buffers}\n\n"
         f"# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {INPUTS}\n"
     )
+    out.append(
+        "\n# The parameters that post_thinking has values of.\n"
+        f"BY_PHASE: Sequence[str] = {by_phase}\n"
+    )
     for name in ("params", "context_options", "sampler_options", "outputs"):
         out.append(f"\n{name.upper()}_MANUAL: Manual = [\n")
         skip = ("vocab", "max_rows") if name == "sampler_options" else ()
@@ -443,7 +449,11 @@ def main(include, package, library="libclsample.so"):
         for name, ctype in types.items()
         if ctype.kind == "struct" and ctype.fields
     }
-    (package / "_types.py").write_text(types_module(text, enums, structs, comments, library))
+    table = (pathlib.Path(__file__).parents[1] / "lib/base/param_table.h").read_text()
+    by_phase = re.findall(r"X\(p, \d+, [A-Z0-9]+, (\w+), \w+, EACH,", table)
+    (package / "_types.py").write_text(
+        types_module(text, enums, structs, comments, library, by_phase)
+    )
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@
 static const struct name {
     const char *option, *field, *key;
 } names[] = {
-#define NUMBER_NAMES(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#define NUMBER_NAMES(p, id, type, field, stage, phase, initial, least, most, range, option, meta, \
+                     help) \
     {option, #field, #field},
 #define LIST_NAMES(p, kind, list, kept, option, meta, key, help) {option, #list, key},
     CLS_PARAMS(NUMBER_NAMES, ) CLS_LISTS(LIST_NAMES, ){"chain", "stages", "chain"}};
-#define COUNTED(p, id, type, field, stage, initial, least, most, range, option, meta, help) +1
+#define COUNTED(p, id, type, field, stage, phase, initial, least, most, range, option, meta, help) \
+    +1
 enum { NAMES = sizeof names / sizeof *names, NUMBERS = 0 CLS_PARAMS(COUNTED, ) };
 
 /* The name of the parameter whose field a text begins with, or NULL. */

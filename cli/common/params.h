@@ -9,8 +9,8 @@
 /* Entries of an option table for the parameters that are a single value; p points to the
  * cls_params that they set. A comma follows each entry. */
 /* clang-format off */
-#define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
-                         help) \
+#define CLI_PARAM_OPTION(p, id, type, field, stage, phase, initial, least, most, range, option, \
+                         meta, help) \
     {option, CLI_##type, &(p)->field, meta, help},
 
 /* Entries for the parameters that are lists; l points to a cli_lists. */

@@ -14,7 +14,8 @@ enum { MOST_BYTES = 1 << 28 }; /* of a text */
 #define FEATURES \
     "verify|accept|draft|logprobs|params|append|turn|force|fork|rollback|reset|save|grammar|" \
     "infill|mask|bias|outputs|edges|defer|step"
-#define NUMBER_WORD(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#define NUMBER_WORD(p, id, type, field, stage, phase, initial, least, most, range, option, meta, \
+                    help) \
 #field "|"
 #define LIST_WORD(p, kind, list, kept, option, meta, key, help) #list "|"
 #define OFTEN CLS_PARAMS(NUMBER_WORD, ) CLS_LISTS(LIST_WORD, ) "post_thinking|mask|outputs"

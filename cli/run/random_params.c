@@ -168,27 +168,36 @@ static void settle_params(run_maker *m, cls_params *p)
         p->frequency_penalty = 0.0f;
 }
 
-/* Parameters outside the thinking, of requests that may have some. */
+/* A chain: a preset or, of one in five, its stages in another order. */
+static void random_chain(run_maker *m, cls_params *p)
+{
+    if (run_below(m, 2))
+        p->chain = (int32_t)run_below(m, 3);
+    if (run_below(m, 5) != 0)
+        return;
+    memcpy(p->stages, cls_chain_preset(CLS_CHAIN_DEFAULT), CLS_CHAIN_LENGTH);
+    p->chain = CLS_CHAIN_CUSTOM;
+    for (uint32_t i = 0; i + 1 < CLS_STAGE_COUNT; i++) {
+        const uint32_t k = i + run_below(m, CLS_STAGE_COUNT - i);
+        const uint8_t stage = p->stages[i];
+        p->stages[i] = p->stages[k];
+        p->stages[k] = stage;
+    }
+}
+
+/* Parameters outside the thinking: values of those that have one for each phase. */
 static void random_phase(run_maker *m, cls_params *p)
 {
-    static const char *const fields[] = {"temperature",
-                                         "top_k",
-                                         "top_p",
-                                         "min_p",
-                                         "typical_p",
-                                         "xtc_probability",
-                                         "xtc_threshold",
-                                         "dynatemp_range",
-                                         "top_a",
-                                         "min_keep",
-                                         "top_n_sigma",
-                                         "presence_penalty",
-                                         "frequency_penalty",
-                                         "repetition_penalty"};
     cls_params *const second = cli_alloc(1, sizeof *second);
     cls_params_init(second);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        random_number(m, second, fields[i], 0.0, 0.0, 0.0);
+    random_chain(m, second);
+#define RANDOM_EACH(field, initial, least, most) \
+    random_number(m, second, #field, (double)(initial), (double)(least), (double)(most));
+#define RANDOM_BOTH(field, initial, least, most)
+#define RANDOM_OF_PHASE(p, id, type, field, stage, phase, initial, least, most, ...) \
+    RANDOM_##phase(field, initial, least, most)
+    CLS_PARAMS(RANDOM_OF_PHASE, )
+    second->infill = m->has_infill && run_below(m, 6) == 0;
     settle_params(m, second);
     if (p->thinking_start.count == 0)
         random_some(m, &p->thinking_start, 2);
@@ -204,10 +213,10 @@ static void random_phase(run_maker *m, cls_params *p)
 void run_make_params(run_maker *m, cls_params *p, const char *grammar)
 {
     cls_params_init(p);
-    if (run_below(m, 2))
-        p->chain = (int32_t)run_below(m, 3);
+    random_chain(m, p);
     const uint32_t few = run_below(m, 3); /* some requests have few parameters */
-#define RANDOM_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#define RANDOM_NUMBER(p, id, type, field, stage, phase, initial, least, most, range, option, meta, \
+                      help) \
     if (few != 0 || run_below(m, 4) == 0 || run_is_in(m->often, #field)) \
         random_number(m, p, #field, (double)(initial), (double)(least), (double)(most));
     CLS_PARAMS(RANDOM_NUMBER, p)
@@ -223,17 +232,6 @@ void run_make_params(run_maker *m, cls_params *p, const char *grammar)
         random_phase(m, p);
     settle_params(m, p);
     p->grammar = NULL;
-    if (run_below(m, 5) == 0) { /* stages in another order */
-        const uint8_t *const preset = cls_chain_preset(CLS_CHAIN_DEFAULT);
-        memcpy(p->stages, preset, CLS_CHAIN_LENGTH);
-        p->chain = CLS_CHAIN_CUSTOM;
-        for (uint32_t i = 0; i + 1 < CLS_STAGE_COUNT; i++) {
-            const uint32_t k = i + run_below(m, CLS_STAGE_COUNT - i);
-            const uint8_t stage = p->stages[i];
-            p->stages[i] = p->stages[k];
-            p->stages[k] = stage;
-        }
-    }
 }
 
 void run_make_bits(run_maker *m, cls_params *p)

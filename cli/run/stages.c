@@ -85,7 +85,7 @@ static uint32_t stages_of(const cls_params *p, uint32_t vocab, uint8_t stages[CL
 /* Copies the parameters of a stage. */
 static void copy_stage(uint8_t stage, const cls_params *from, cls_params *to)
 {
-#define COPY(p, id, type, field, its, initial, least, most, range, option, meta, help) \
+#define COPY(p, id, type, field, its, phase, initial, least, most, range, option, meta, help) \
     if (CLS_STAGE_##its == stage) \
         to->field = from->field;
     CLS_PARAMS(COPY, )
@@ -178,7 +178,7 @@ static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
 #define SHOW_UINT64(x) put(to, "%" PRIu64, (uint64_t)(x))
 #define SHOW_SWITCH(x) (void)(x)
 #define SHOW_CHOICE(x) (void)(x)
-#define SHOW(p, id, type, field, its, initial, least, most, range, option, meta, help) \
+#define SHOW(p, id, type, field, its, phase, initial, least, most, range, option, meta, help) \
     if (CLS_STAGE_##its == stage) \
         SHOW_##type((p)->field);
     CLS_PARAMS(SHOW, p)

@@ -84,7 +84,8 @@ void run_add_params(run_text *t, const cls_params *p)
                     json_string_value(json_array_get(chain, i)));
         json_decref(chain);
     }
-#define ADD_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#define ADD_NUMBER(p, id, type, field, stage, phase, initial, least, most, range, option, meta, \
+                   help) \
     if (memcmp(&(p)->field, &off.field, sizeof off.field) != 0) \
         add_number(t, #field, CLI_##type, meta, &(p)->field);
     CLS_PARAMS(ADD_NUMBER, p)

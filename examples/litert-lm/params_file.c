@@ -123,7 +123,7 @@ static bool read_sequences(json_t *array, void *to)
 #define read_SWITCH read_switch
 #define read_CHOICE read_choice
 #define read_UINT64 read_uint64
-#define NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#define NUMBER(p, id, type, field, stage, phase, initial, least, most, range, option, meta, help) \
     {#field, offsetof(cls_params, field), read_##type},
 #define LIST(p, kind, list, kept, option, meta, key, help) \
     {key, offsetof(cls_params, list), read_##kind},

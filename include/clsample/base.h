@@ -89,8 +89,8 @@ typedef enum cls_status {
      * Nothing has happened. Every call on a sampler can return this. */
     CLS_IN_USE = -2009,
     /* The sampler was not created for a feature or a type of logits that the call needs, or the
-     * library was built without it. Nothing has happened. The message and cls_sampler_missing()
-     * name what is missing. Calls that check parameters and calls that enqueue can return this. */
+     * library was built without it. Nothing has happened. The message names what is missing. Slot
+     * calls and calls that enqueue can return this. */
     CLS_NOT_COMPILED = -2010,
     /* A step failed in the middle, in this call or before it, and the host cannot know which slots
      * have moved on. cls_error_opencl() is the code of that failure. Every later call that enqueues
@@ -110,10 +110,10 @@ CLS_API CLS_RETURNS_NONNULL const char *cls_status_name(cls_status status);
 CLS_API CLS_RETURNS_NONNULL const char *cls_error_message(void);
 
 /* Returns the argument at fault of the calling thread's last failed call, with which its message
- * begins: "params->top_k", "step->mask.words", "wait[2]" or "queue". "" if the status was not
- * CLS_BAD_ARGUMENT, or no argument is at fault alone, and before the first failure. A program that
- * has other names for the arguments can print those instead. The string is valid until the next
- * call of this function by the thread. */
+ * begins: "params->top_k", "step->mask.words", "wait[2]" or "queue". "" if the status was neither
+ * CLS_BAD_ARGUMENT nor CLS_NOT_COMPILED, or no argument is at fault alone, and before the first
+ * failure. A program that has other names for the arguments can print those instead. The string is
+ * valid until the next call of this function by the thread. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_error_field(void);
 
 /* Returns the OpenCL status (CL_OUT_OF_RESOURCES, ...) that caused the calling thread's last failed

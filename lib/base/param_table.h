@@ -11,7 +11,7 @@
 #include <float.h>
 #include <math.h>
 
-/* X(p, id, TYPE, field, STAGE, default, least, most, range, option, meta, help)
+/* X(p, id, TYPE, field, STAGE, phase, default, least, most, range, option, meta, help)
  *
  * id: the number of the saved field. Numbers are assigned in the order in which parameters are
  *     added. Numbers and defaults never change, because a saved slot omits the last fields if they
@@ -19,6 +19,7 @@
  * TYPE: FLOAT, INT, UINT and UINT64 are numbers. SWITCH is an int32_t that is 0 or 1; CHOICE is an
  *     int32_t that numbers the words of meta; BYTES is an array.
  * STAGE: the stage that the parameter belongs to; END: none.
+ * phase: EACH: post_thinking has a value of its own. BOTH: the request's value holds there, too.
  * range: the end of the message for a value that is not from least to most. NULL: any value is
  *     valid.
  * option: the name of the command's option. This name with underscores and the field's name are
@@ -28,137 +29,142 @@
  * unchanged. */
 /* clang-format off */
 #define CLS_TEMPERATURE_PARAMS(X, p) \
-    X(p, 2, FLOAT, temperature, TEMPERATURE, 1, 0, FLT_MAX, "0 (greedy) or more, and finite", \
+    X(p, 2, FLOAT, temperature, TEMPERATURE, EACH, 1, 0, FLT_MAX, \
+      "0 (greedy) or more, and finite", \
       "temperature", "T", "divide the logits by T; 0 selects the likeliest token (default 1)") \
-    X(p, 14, FLOAT, dynatemp_range, TEMPERATURE, 0, 0, 1e30f, "0 (off) to 1e30", \
+    X(p, 14, FLOAT, dynatemp_range, TEMPERATURE, EACH, 0, 0, 1e30f, "0 (off) to 1e30", \
       "dynatemp-range", "R", \
       "vary the temperature from T - R to T + R by the entropy (default 0: off)") \
-    X(p, 15, FLOAT, dynatemp_exponent, TEMPERATURE, 1, 0, 1024, "between 0 and 1024", \
+    X(p, 15, FLOAT, dynatemp_exponent, TEMPERATURE, EACH, 1, 0, 1024, "between 0 and 1024", \
       "dynatemp-exp", "E", \
       "raise the relative entropy to the power E for --dynatemp-range (default 1)")
 
 #define CLS_TRUNCATION_PARAMS(X, p) \
-    X(p, 3, INT, top_k, TOP_K, 0, 0, 0, NULL, \
+    X(p, 3, INT, top_k, TOP_K, EACH, 0, 0, 0, NULL, \
       "top-k", "K", "keep the K likeliest tokens (default 0: off)") \
-    X(p, 4, FLOAT, top_p, TOP_P, 1, -INFINITY, 1, "at most 1 (off)", \
+    X(p, 4, FLOAT, top_p, TOP_P, EACH, 1, -INFINITY, 1, "at most 1 (off)", \
       "top-p", "P", \
       "keep the likeliest tokens until their probabilities sum to P (default 1: off)") \
-    X(p, 21, FLOAT, top_p_decay, TOP_P, 1, 0x1p-149, 1, "above 0 and at most 1 (off)", \
+    X(p, 21, FLOAT, top_p_decay, TOP_P, BOTH, 1, 0x1p-149, 1, "above 0 and at most 1 (off)", \
       "top-p-decay", "D", "multiply top-p by D after every token (default 1: off)") \
-    X(p, 22, FLOAT, top_p_min, TOP_P, 1e-6f, 0x1p-149, 1, "above 0 and at most 1", \
+    X(p, 22, FLOAT, top_p_min, TOP_P, BOTH, 1e-6f, 0x1p-149, 1, "above 0 and at most 1", \
       "top-p-min", "P", "the least top-p that --top-p-decay leads to (default 1e-6)") \
-    X(p, 23, INT, top_p_reset_id, TOP_P, -1, 0, 0, NULL, \
+    X(p, 23, INT, top_p_reset_id, TOP_P, BOTH, -1, 0, 0, NULL, \
       "top-p-reset-id", "ID", \
       "the token after which top-p has its first value again (default -1: none)") \
-    X(p, 5, FLOAT, min_p, MIN_P, 0, 0, 1, "between 0 (off) and 1", \
+    X(p, 5, FLOAT, min_p, MIN_P, EACH, 0, 0, 1, "between 0 (off) and 1", \
       "min-p", "P", "keep tokens at least P times as likely as the likeliest (default 0: off)") \
-    X(p, 44, FLOAT, top_a, TOP_A, 0, 0, 1, "between 0 (off) and 1", \
+    X(p, 44, FLOAT, top_a, TOP_A, EACH, 0, 0, 1, "between 0 (off) and 1", \
       "top-a", "A", \
       "keep tokens of probability at least A * (largest probability)^2 (default 0: off)") \
-    X(p, 16, FLOAT, top_n_sigma, TOP_N_SIGMA, 0, -INFINITY, 1e6f, "at most 1e6; 0 or less is off", \
+    X(p, 16, FLOAT, top_n_sigma, TOP_N_SIGMA, EACH, 0, -INFINITY, 1e6f, \
+      "at most 1e6; 0 or less is off", \
       "top-n-sigma", "N", \
       "keep logits within N standard deviations of the largest (default 0: off)") \
-    X(p, 17, FLOAT, typical_p, TYPICAL_P, 1, -INFINITY, 1, "at most 1 (off)", \
+    X(p, 17, FLOAT, typical_p, TYPICAL_P, EACH, 1, -INFINITY, 1, "at most 1 (off)", \
       "typical", "P", \
       "keep the most typical tokens until their probabilities sum to P (default 1: off)") \
-    X(p, 18, FLOAT, xtc_probability, XTC, 0, 0, 1, "between 0 (off) and 1", \
+    X(p, 18, FLOAT, xtc_probability, XTC, EACH, 0, 0, 1, "between 0 (off) and 1", \
       "xtc-probability", "P", "with probability P, remove the likeliest tokens (default 0: off)") \
-    X(p, 19, FLOAT, xtc_threshold, XTC, 0.1f, 0, 1, "between 0 and 1; above 0.5 is off", \
+    X(p, 19, FLOAT, xtc_threshold, XTC, EACH, 0.1f, 0, 1, "between 0 and 1; above 0.5 is off", \
       "xtc-threshold", "P", \
       "XTC keeps the least likely token of probability P or more (default 0.1)") \
-    X(p, 20, SWITCH, p_less, P_LESS, 0, 0, 1, "0 or 1", \
+    X(p, 20, SWITCH, p_less, P_LESS, EACH, 0, 0, 1, "0 or 1", \
       "p-less", NULL, "keep tokens at least as likely as the sum of squares of all probabilities") \
-    X(p, 24, SWITCH, infill, INFILL, 0, 0, 1, "0 or 1", \
+    X(p, 24, SWITCH, infill, INFILL, EACH, 0, 0, 1, "0 or 1", \
       "infill", NULL, "enable the infill stage of llama.cpp; requires --infill-end") \
-    X(p, 30, UINT, min_keep, END, 1, 0, 0, NULL, \
+    X(p, 30, UINT, min_keep, END, EACH, 1, 0, 0, NULL, \
       "min-keep", "N", "all truncations except top-k keep at least N tokens (default 1)")
 
 #define CLS_DRAW_PARAMS(X, p) \
-    X(p, 25, INT, mirostat, END, 0, 0, 2, "0 (off), 1 or 2", \
+    X(p, 25, INT, mirostat, END, BOTH, 0, 0, 2, "0 (off), 1 or 2", \
       "mirostat", "N", "replace all truncations by Mirostat 1 or 2 (default 0: off)") \
-    X(p, 26, FLOAT, mirostat_tau, END, 5, 0, 100, "between 0 and 100", \
+    X(p, 26, FLOAT, mirostat_tau, END, BOTH, 5, 0, 100, "between 0 and 100", \
       "mirostat-ent", "TAU", "the target surprise of Mirostat, in bits (default 5)") \
-    X(p, 27, FLOAT, mirostat_eta, END, 0.1f, 0, 100, "between 0 and 100", \
+    X(p, 27, FLOAT, mirostat_eta, END, BOTH, 0.1f, 0, 100, "between 0 and 100", \
       "mirostat-lr", "ETA", "the learning rate of Mirostat (default 0.1)") \
-    X(p, 28, FLOAT, adaptive_target, END, -1, -INFINITY, 1, "at most 1; below 0 is off", \
+    X(p, 28, FLOAT, adaptive_target, END, BOTH, -1, -INFINITY, 1, "at most 1; below 0 is off", \
       "adaptive-target", "P", \
       "prefer tokens such that their probability is P on average (default -1: off)") \
-    X(p, 29, FLOAT, adaptive_decay, END, 0.9f, 0, 0.99f, "between 0 and 0.99", \
+    X(p, 29, FLOAT, adaptive_decay, END, BOTH, 0.9f, 0, 0.99f, "between 0 and 0.99", \
       "adaptive-decay", "D", "the decay of the average of --adaptive-target (default 0.9)") \
-    X(p, 57, UINT, watermark_context, END, 0, 0, 16, "0 (off) to 16", \
+    X(p, 57, UINT, watermark_context, END, BOTH, 0, 0, 16, "0 (off) to 16", \
       "watermark-context", "N", "mark the text, by its last N output tokens (default 0: off)") \
-    X(p, 58, UINT64, watermark_key, END, 0, 0, 0, NULL, \
+    X(p, 58, UINT64, watermark_key, END, BOTH, 0, 0, 0, NULL, \
       "watermark-key", "KEY", "the key of --watermark-context (default 0)")
 
 #define CLS_PENALTY_PARAMS(X, p) \
-    X(p, 8, FLOAT, repetition_penalty, END, 1, 1e-30f, 1e30f, \
+    X(p, 8, FLOAT, repetition_penalty, END, EACH, 1, 1e-30f, 1e30f, \
       "above 0 (from 1e-30 to 1e30); 1 is off", \
       "repetition-penalty", "R", \
       "tokens that occurred: divide logits above 0 by R, multiply others (default 1)") \
-    X(p, 9, FLOAT, frequency_penalty, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
+    X(p, 9, FLOAT, frequency_penalty, END, EACH, 0, -1e30f, 1e30f, \
+      "between -1e30 and 1e30; 0 is off", \
       "frequency-penalty", "F", "subtract F from a token's logit for each occurrence (default 0)") \
-    X(p, 10, FLOAT, presence_penalty, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
+    X(p, 10, FLOAT, presence_penalty, END, EACH, 0, -1e30f, 1e30f, \
+      "between -1e30 and 1e30; 0 is off", \
       "presence-penalty", "P", "subtract P from the logit of a token that occurred (default 0)") \
-    X(p, 11, CHOICE, penalty_scope, END, CLS_SCOPE_OUTPUT, CLS_SCOPE_OUTPUT, CLS_SCOPE_ALL, \
+    X(p, 11, CHOICE, penalty_scope, END, BOTH, CLS_SCOPE_OUTPUT, CLS_SCOPE_OUTPUT, CLS_SCOPE_ALL, \
       "CLS_SCOPE_OUTPUT (0) or CLS_SCOPE_ALL (1)", \
       "penalty-scope", "output|all", \
       "the tokens that the frequency and presence penalties count (default output)") \
-    X(p, 12, UINT, penalty_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
+    X(p, 12, UINT, penalty_window, END, BOTH, 0, 0, 16384, "at most 16384; 0 is all", \
       "penalty-window", "N", "the penalties consider the last N tokens (default 0: all)") \
-    X(p, 31, FLOAT, dry_multiplier, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
+    X(p, 31, FLOAT, dry_multiplier, END, BOTH, 0, -1e30f, 1e30f, \
+      "between -1e30 and 1e30; 0 is off", \
       "dry-multiplier", "M", \
       "DRY: subtract M * BASE^(length - allowed) for a repetition (default 0: off)") \
-    X(p, 32, FLOAT, dry_base, END, 1.75f, -INFINITY, 1e30f, "at most 1e30; below 1 is off", \
+    X(p, 32, FLOAT, dry_base, END, BOTH, 1.75f, -INFINITY, 1e30f, "at most 1e30; below 1 is off", \
       "dry-base", "BASE", "the BASE of DRY (default 1.75)") \
-    X(p, 33, UINT, dry_allowed_length, END, 2, 0, 0, NULL, \
+    X(p, 33, UINT, dry_allowed_length, END, BOTH, 2, 0, 0, NULL, \
       "dry-allowed-length", "N", \
       "DRY does not penalize repetitions shorter than N tokens (default 2)") \
-    X(p, 34, UINT, dry_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
+    X(p, 34, UINT, dry_window, END, BOTH, 0, 0, 16384, "at most 16384; 0 is all", \
       "dry-penalty-last-n", "N", "DRY considers the last N tokens (default 0: all)")
 
 #define CLS_BAN_PARAMS(X, p) \
-    X(p, 35, UINT, no_repeat_ngram, END, 0, 0, 16384, "at most 16384; 0 is off", \
+    X(p, 35, UINT, no_repeat_ngram, END, BOTH, 0, 0, 16384, "at most 16384; 0 is off", \
       "no-repeat-ngram-size", "N", \
       "ban tokens that would repeat a sequence of N tokens (default 0: off)") \
-    X(p, 52, UINT, ngram_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
+    X(p, 52, UINT, ngram_window, END, BOTH, 0, 0, 16384, "at most 16384; 0 is all", \
       "ngram-window", "N", "--no-repeat-ngram-size considers the last N tokens (default 0: all)") \
-    X(p, 53, SWITCH, ngram_output_only, END, 0, 0, 1, "0 or 1", \
+    X(p, 53, SWITCH, ngram_output_only, END, BOTH, 0, 0, 1, "0 or 1", \
       "ngram-output-only", NULL, "--no-repeat-ngram-size does not consider the prompt")
 
 #define CLS_STOP_PARAMS(X, p) \
-    X(p, 36, UINT, min_tokens, END, 0, 0, 0, NULL, \
+    X(p, 36, UINT, min_tokens, END, BOTH, 0, 0, 0, NULL, \
       "min-tokens", "N", "ban the stop ids until the output has N tokens (default 0)") \
-    X(p, 13, UINT, max_tokens, END, 0, 0, 0, NULL, \
+    X(p, 13, UINT, max_tokens, END, BOTH, 0, 0, 0, NULL, \
       "max-tokens", "N", "stop after N output tokens (default 0: no limit)") \
-    X(p, 46, UINT, loop_repeats, END, 0, 0, 16384, "0 (off) or 2 to 16384", \
+    X(p, 46, UINT, loop_repeats, END, BOTH, 0, 0, 16384, "0 (off) or 2 to 16384", \
       "loop-repeats", "N", "stop when the output ends with N equal sequences (default 0: off)") \
-    X(p, 47, UINT, loop_min, END, 1, 1, CLS_MAX_LOOP, "1 to 1024", \
+    X(p, 47, UINT, loop_min, END, BOTH, 1, 1, CLS_MAX_LOOP, "1 to 1024", \
       "loop-min", "N", "--loop-repeats looks for sequences of N or more tokens (default 1)") \
-    X(p, 48, UINT, loop_max, END, 32, 1, CLS_MAX_LOOP, "1 to 1024", \
+    X(p, 48, UINT, loop_max, END, BOTH, 32, 1, CLS_MAX_LOOP, "1 to 1024", \
       "loop-max", "N", "--loop-repeats looks for sequences of up to N tokens (default 32)") \
-    X(p, 59, CHOICE, loop_action, END, CLS_LOOP_STOP, CLS_LOOP_STOP, CLS_LOOP_END_THINKING, \
+    X(p, 59, CHOICE, loop_action, END, BOTH, CLS_LOOP_STOP, CLS_LOOP_STOP, CLS_LOOP_END_THINKING, \
       "CLS_LOOP_STOP (0) or CLS_LOOP_END_THINKING (1)", \
       "loop-action", "stop|end-thinking", \
       "whether a loop stops the request or ends its thinking (default stop)")
 
 #define CLS_THINKING_PARAMS(X, p) \
-    X(p, 45, UINT, thinking_budget, END, 0, 0, INT32_MAX, "at most 2147483647", \
+    X(p, 45, UINT, thinking_budget, END, BOTH, 0, 0, INT32_MAX, "at most 2147483647", \
       "thinking-budget", "N", \
       "end the thinking after N tokens, by the ids of --thinking-forced (default 0)") \
-    X(p, 55, UINT, relaxed_top_k, END, 0, 0, 0, NULL, \
+    X(p, 55, UINT, relaxed_top_k, END, BOTH, 0, 0, 0, NULL, \
       "relaxed-top-k", "K", \
       "while thinking, accept drafts that are among the K likeliest tokens (default 0: off)") \
-    X(p, 56, FLOAT, relaxed_delta, END, 0, 0, 1, "between 0 and 1", \
+    X(p, 56, FLOAT, relaxed_delta, END, BOTH, 0, 0, 1, "between 0 and 1", \
       "relaxed-delta", "P", \
       "and whose probability is at most P below that of the likeliest (default 0)")
 
 #define CLS_SEED_PARAMS(X, p) \
-    X(p, 6, UINT64, seed, END, 0, 0, 0, NULL, \
+    X(p, 6, UINT64, seed, END, BOTH, 0, 0, 0, NULL, \
       "seed", "N", "row r draws with seed N + r (default 0)") \
-    X(p, 7, UINT64, stream, END, 0, 0, 0, NULL, \
+    X(p, 7, UINT64, stream, END, BOTH, 0, 0, 0, NULL, \
       "stream", "N", \
       "requests with equal seeds and different streams draw independently (default 0)") \
-    X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
+    X(p, 0, UINT, position, END, BOTH, 0, 0, 0, NULL, \
       "position", "N", "the position of the first output token (default 0)")
 
 #define CLS_PARAMS(X, p) \
@@ -219,10 +225,10 @@
 /* The chain and only_allowed. X is called as for CLS_PARAMS, but without the last three
  * arguments. */
 #define CLS_PARAMS_WITHOUT_OPTION(X, p) \
-    X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
-    X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \
-    X(p, 60, PARAMS, post_thinking, END, 0, 0, 0, NULL) \
-    X(p, 43, INT, only_allowed, END, 0, 0, 1, "0 or 1")
+    X(p, 1, INT, chain, END, EACH, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
+    X(p, 37, BYTES, stages, END, EACH, 0, 0, 0, NULL) \
+    X(p, 60, PARAMS, post_thinking, END, BOTH, 0, 0, 0, NULL) \
+    X(p, 43, INT, only_allowed, END, BOTH, 0, 0, 1, "0 or 1")
 
 #define CLS_LIST_ID(id, ...) id /* of the column `kept`: CLS_LIST_ID kept */
 

@@ -80,7 +80,8 @@ cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
     va_start(args, format);
     append_code(vsnprintf(message, sizeof message, format, args));
     va_end(args);
-    field_length = status == CLS_BAD_ARGUMENT ? strcspn(message, " :,") : 0;
+    field_length =
+        status == CLS_BAD_ARGUMENT || status == CLS_NOT_COMPILED ? strcspn(message, " :,") : 0;
     return status;
 }
 

@@ -16,7 +16,7 @@
 #define CHOICE_IS(value) value
 #define BYTES_IS(value) {value}
 #define PARAMS_IS(value) value
-#define PARAM(p, id, type, field, stage, initial, ...) .field = type##_IS(initial),
+#define PARAM(p, id, type, field, stage, phase, initial, ...) .field = type##_IS(initial),
 
 /* The public structs with a struct_size, and their fields whose defaults are not 0. */
 #define STRUCTS(X) \

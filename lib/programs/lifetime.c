@@ -35,8 +35,7 @@ cls_status cls_context_create_host(const cls_context_options *callers, cls_conte
         return cls_refuse("out is NULL");
     *out = NULL;
 #ifdef CLS_WITHOUT_HOST
-    return cls_fail(CLS_NOT_COMPILED, CL_SUCCESS,
-                    "this library was built without the host's sampler (CLS_WITHOUT_HOST)");
+    return cls_not_compiled("this library was built without the host's sampler (CLS_WITHOUT_HOST)");
 #endif
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)

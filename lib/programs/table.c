@@ -297,9 +297,8 @@ cls_status cls_features_refuse(const char *where, uint32_t bits)
     for (int i = 0; i < LEFT_OUT; i++)
         if ((bits & left_out[i].features) != 0) {
             cls_features_name(names, bits & left_out[i].features);
-            return cls_fail(CLS_NOT_COMPILED, CL_SUCCESS,
-                            "%s%s, which this library was built without (%s)", where, names,
-                            left_out[i].macro);
+            return cls_not_compiled("%s%s, which this library was built without (%s)", where, names,
+                                    left_out[i].macro);
         }
     return CLS_OK;
 }

@@ -13,13 +13,15 @@
 #define CHOICE CLS_PARAM_INT
 #define BYTES CLS_PARAM_BYTES
 #define PARAMS CLS_PARAM_PARAMS
-#define ROW(p, id, type, field, stage, initial, least, most, range) \
-    {#field, type, id, offsetof(cls_params, field), sizeof((cls_params *)0)->field, \
+#define BOTH 0
+#define EACH 1
+#define ROW(p, id, type, field, stage, phase, initial, least, most, range) \
+    {#field, type, id, phase, offsetof(cls_params, field), sizeof((cls_params *)0)->field, \
      (double)(least), (double)(most), range},
-#define ROW_OF_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
-    ROW(p, id, type, field, stage, initial, least, most, range)
+#define ROW_OF_OPTION(p, id, type, field, stage, phase, initial, least, most, range, ...) \
+    ROW(p, id, type, field, stage, phase, initial, least, most, range)
 #define ROW_OF_LIST(p, kind, list, kept, option, meta, key, help) \
-    ROW(p, CLS_LIST_ID kept, UINT, list.count, END, 0, 0, 0, NULL)
+    ROW(p, CLS_LIST_ID kept, UINT, list.count, END, BOTH, 0, 0, 0, NULL)
 /* clang-format on */
 
 const cls_param cls_param_table[] = {

@@ -434,11 +434,6 @@ static cls_status check_phases(const cls_params *p)
                      other);
 }
 
-/* The saved ids of the parameters that post_thinking has. */
-#define OF_PHASE(id) \
-    ((id) <= 5 || ((id) >= 8 && (id) <= 10) || ((id) >= 14 && (id) <= 20) || (id) == 24 || \
-     (id) == 30 || (id) == 37 || (id) == 44)
-
 /* Merges the parameters outside the thinking. Fails if post_thinking sets others. */
 static cls_status merge_phases(const cls_params *p, cls_params *merged)
 {
@@ -448,7 +443,7 @@ static cls_status merge_phases(const cls_params *p, cls_params *merged)
     *merged = *p;
     for (const cls_param *row = cls_param_table; status == CLS_OK && row < cls_param_end; row++) {
         const void *const is = cls_param_in(row, &second);
-        if (row->id != 0 && OF_PHASE(row->id))
+        if (row->by_phase)
             memcpy(cls_param_in(row, merged), is, row->size);
         else if (memcmp(is, cls_param_in(row, &initial), row->size) != 0)
             return cls_refuse("params->post_thinking has %s, which is not by phase: it must have "

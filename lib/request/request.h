@@ -24,6 +24,7 @@ typedef struct cls_param {
         CLS_PARAM_PARAMS
     } type;
     uint32_t id;
+    int by_phase; /* 1: post_thinking has a value of its own */
     size_t offset, size;
     double least, most;
     const char *range;

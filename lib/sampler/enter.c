@@ -57,10 +57,10 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
         s->missing_of_step = missing;
         char names[CLS_FEATURE_NAMES];
         cls_features_name(names, missing);
-        return cls_fail(CLS_NOT_COMPILED, CL_SUCCESS,
-                        "this needs %s, which the sampler's options->features lack: name it there, "
-                        "call cls_sampler_compile(), or set options->late_compile",
-                        names);
+        return cls_not_compiled(
+            "this needs %s, which the sampler's options->features lack: name it there, "
+            "call cls_sampler_compile(), or set options->late_compile",
+            names);
     }
     if (s->host != NULL) { /* nothing is compiled for the host */
         s->features |= missing;

@@ -294,7 +294,7 @@ uint32_t cls_features_to_begin(const cls_checked_params *p)
 }
 
 /* Reads the text that a request begins with. */
-static cls_status read_text(const cls_text *callers, cls_text *text)
+static cls_status read_begun_text(const cls_text *callers, cls_text *text)
 {
     cls_text_init(text);
     const cls_status status = callers != NULL ? CLS_STRUCT_READ(text, callers, "text") : CLS_OK;
@@ -317,7 +317,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     cls_text text;
     cls_status status = cls_slot_check(s, slot, 0);
     if (status == CLS_OK)
-        status = read_text(callers, &text);
+        status = read_begun_text(callers, &text);
     if (status == CLS_OK)
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)

@@ -58,9 +58,9 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
     if (context == NULL)
         return cls_refuse("context is NULL");
 #ifdef CLS_SOME_FEATURES
-    return cls_fail(CLS_NOT_COMPILED, CL_SUCCESS,
-                    "cls_selftest() runs all stages, but this library was built without some "
-                    "(CLS_WITHOUT_...); it proves each program that it compiles");
+    return cls_not_compiled(
+        "cls_selftest() runs all stages, but this library was built without some "
+        "(CLS_WITHOUT_...); it proves each program that it compiles");
 #endif
     if (callers != NULL) {
         const cls_status status = CLS_STRUCT_READ_OUTPUT(&report, callers, "report");

@@ -219,10 +219,10 @@ static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t 
     if (status != CLS_OK)
         return status;
     cls_features_name(names, missing);
-    return cls_fail(CLS_NOT_COMPILED, CL_SUCCESS,
-                    "the sampler is not compiled for what the call needs: create it with %s in "
-                    "options->features",
-                    names);
+    return cls_not_compiled(
+        "the sampler is not compiled for what the call needs: create it with %s in "
+        "options->features",
+        names);
 }
 
 /* Returns CLS_WIDE if each row of logits certainly starts at a multiple of 16 bytes, and kernels

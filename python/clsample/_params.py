@@ -234,13 +234,6 @@ def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
 
 
 PHASED = ("temperature", "top_k", "top_p", "min_p")  # what vLLM's post_thinking has
-# What the rows outside the thinking have in common with the others there, unless it is given.
-INHERITED = (
-    *PHASED,
-    *"chain stages dynatemp_range dynatemp_exponent top_n_sigma typical_p xtc_probability".split(),
-    *"xtc_threshold p_less infill top_a min_keep".split(),
-    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-)
 DETECTION = {"min_count": 0, "min_pattern_size": 0, "max_pattern_size": 0}  # vLLM's defaults
 
 
@@ -576,7 +569,8 @@ def _joined(
         if "post_thinking" in found and "post_thinking" not in given:
             both = {**found, **given}
             given["post_thinking"] = {
-                **{name: both[name] for name in INHERITED if both.get(name) is not None},
+                # What the others have, too, unless it is given.
+                **{name: both[name] for name in _types.BY_PHASE if both.get(name) is not None},
                 **found["post_thinking"],
             }
         params: Params = cls(found, **given)

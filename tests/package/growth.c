@@ -126,7 +126,10 @@ int main(void)
     params.s.thinking_start = start;
     params.s.thinking_end = end;
     params.s.post_thinking = &answer.s;
-    MUST(cls_slot_begin(sampler, 0, &params.s, TEXT(text, 5, NULL, 0)));
+    GUARDED(cls_text, begun);
+    begun.s.prompt = (cls_ids){text, 5};
+    MUST(cls_slot_begin(sampler, 0, &params.s, &begun.s));
+    UNTOUCHED(begun);
     UNTOUCHED(params);
     UNTOUCHED(answer);
 
@@ -167,7 +170,7 @@ int main(void)
     UNTOUCHED(verify);
     if (token[0] != 7 || token[1] != 9)
         fail("cls_verify", "other tokens");
-    MUST(cls_slot_begin(sampler, 0, &params.s, TEXT(text, 5, NULL, 0)));
+    MUST(cls_slot_begin(sampler, 0, &params.s, &begun.s));
     GUARDED(cls_draft_call, drafts);
     drafts.s.requests = 1;
     drafts.s.k = 1;
@@ -177,6 +180,16 @@ int main(void)
     UNTOUCHED(drafts);
     if (token[0] != 3)
         fail("cls_draft", "another draft");
+
+    GUARDED(cls_watermark_call, watermark);
+    GUARDED(cls_watermark_score, score);
+    watermark.s.output = (cls_ids){text, 5};
+    watermark.s.context = 1;
+    MUST(cls_watermark_detect(&watermark.s, &score.s));
+    UNTOUCHED(watermark);
+    UNTOUCHED(score);
+    if (score.s.scored != 4)
+        fail("cls_watermark_detect", "another number of contexts");
 
     GUARDED(cls_host_candidates, candidates);
     candidates.s.ids = ids;

@@ -413,7 +413,7 @@ def test_features_that_are_added(device, logits):
         request = one.begin(seed=5)
         with pytest.raises(clsample.NotCompiled, match="create it with CLS_FEATURE_LOGPROBS"):
             one.sample(logits[:1], request, logprobs=True)
-        with pytest.raises(clsample.NotCompiled, match="STATE.*options lack"):
+        with pytest.raises(clsample.NotCompiled, match="STATE.*features lack"):
             request.update(presence_penalty=1.0)
         with pytest.raises(ValueError, match="features is 'nothing'"):
             one.compile("nothing")
@@ -421,7 +421,7 @@ def test_features_that_are_added(device, logits):
         step = one.sample(logits[:1], request, logprobs=True)
         assert step.get()["logprobs"].shape == (1,)
         mask = np.ones(VOCAB, bool)
-        with pytest.raises(clsample.BadArgument, match="CLS_FEATURE_MASK . CLS_FEATURE_PROBS"):
+        with pytest.raises(clsample.NotCompiled, match="CLS_FEATURE_MASK . CLS_FEATURE_PROBS"):
             one.sample(logits[:1], request, mask=mask, probs=True)
         ended(request)
 

@@ -9,14 +9,15 @@
 #include "request/request.h"
 
 /* clang-format off */
-#define ROW(p, id, type, field, stage, initial, least, most, range) \
+#define ROW(p, id, type, field, stage, phase, initial, least, most, range) \
     {#field, id, offsetof(cls_params, field), sizeof((cls_params *)0)->field, \
      (double)(initial), CLS_STAGE_##stage, NULL},
-#define ROW_OF_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#define ROW_OF_OPTION(p, id, type, field, stage, phase, initial, least, most, range, option, meta, \
+                      help) \
     {#field, id, offsetof(cls_params, field), sizeof((cls_params *)0)->field, \
      (double)(initial), CLS_STAGE_##stage, help},
 #define ROW_OF_LIST(p, kind, list, kept, option, meta, key, help) \
-    ROW(p, CLS_LIST_ID kept, UINT, list.count, END, 0, 0, 0, NULL)
+    ROW(p, CLS_LIST_ID kept, UINT, list.count, END, BOTH, 0, 0, 0, NULL)
 /* clang-format on */
 static const struct row {
     const char *field;
