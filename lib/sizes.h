@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The first sizes of public structs. A program that was compiled with an older header passes the
  * size that a struct had there, and every call takes it: none is below that of the first header of
- * the interface (soname 10, version 0.11.0). */
+ * the interface (soname 11, version 0.12.0). */
 #ifndef CLS_SIZES_H
 #define CLS_SIZES_H
 
@@ -11,8 +11,8 @@
  * gets one; a new soname begins with the last fields of its own header. A report of the self-test
  * may have fewer stages than today's. */
 #define CLS_LAST_FIELDS(X) \
-    X(cls_context_options, max_parameter_size) \
-    X(cls_device_info, reserved) \
+    X(cls_context_options, host_threads) \
+    X(cls_device_info, arithmetic) \
     X(cls_program_info, preferred_multiple) \
     X(cls_selftest_report, failed) \
     X(cls_sampler_options, host_mask_size) \
