@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Creates a context: tests the device, compiles and proves the self-test, and later more programs
  * on request. */
-#include "selftest/compile.h"
+#include "selftest/selftest.h"
 
 #include <stdlib.h>
 
@@ -90,6 +90,9 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
         return status;
     context->device = device;
     context->requested_shape = shape;
+#ifndef CLS_WITHOUT_SELFTEST
+    context->prove = cls_prove;
+#endif
     const cl_int code = clRetainContext(cl);
     if (code != CL_SUCCESS) {
         cls_context_destroy(context);

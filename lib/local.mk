@@ -10,7 +10,7 @@ library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
 library_sources = \
 	lib/base/status.c lib/base/structs.c lib/base/read.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c lib/base/threads.c lib/base/opencl.c \
 	lib/device/device.c lib/device/source.c lib/device/subgroups.c \
-	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
+	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c lib/programs/proved.c \
 	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
 	lib/queue/events.c lib/queue/arguments.c lib/queue/pointers.c lib/queue/buffers.c lib/queue/readback.c \
 	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/history.c lib/request/logarithm.c lib/request/grammar.c \
@@ -20,11 +20,11 @@ library_sources = \
 	lib/host/stages/top_k.c lib/host/stages/top_n_sigma.c lib/host/stages/top_p.c \
 	lib/host/stages/typical_p.c lib/host/stages/xtc.c lib/host/chain.c lib/host/sample.c \
 	lib/host/draw.c lib/host/watermark.c lib/host/outputs.c lib/host/verify.c lib/host/lookup.c \
-	lib/sampler/enter.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
+	lib/sampler/enter.c lib/sampler/kernels.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
 	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
-	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
+	lib/shard/exchange.c lib/selftest/prove.c \
 	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c \
 	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c
 library_generated = lib/kernels.c lib/layout.c

@@ -231,6 +231,11 @@ struct cls_context {
 
     /* The lock protects what follows. No call that enqueues takes it. */
     cls_lock *lock;
+
+    /* Proves a variant that is compiled: cls_prove() of lib/selftest, which uses all that samplers
+     * are made of. NULL: the library was built without the self-test. */
+    cls_status (*prove)(cls_context *context, int variant, int32_t dtype,
+                        cls_variant_set *launched);
     cls_program program[CLS_DTYPES][CLS_VARIANTS]; /* programs that read no logits have type 0 */
     cls_log *log;                                  /* of all programs so far, or NULL */
     cls_lock *log_lock; /* of `log` alone: compiling holds the other one for seconds */
@@ -281,6 +286,13 @@ int cls_program_make_smaller(const cls_context *context, cls_program *program);
 
 /* Adds to the last error that smaller groups were tried before. */
 cls_status cls_program_fail_smaller(cls_status status, const cls_program *program);
+
+/* ------------------------------------------------------------- proved.c */
+
+/* Compiles and proves those of the programs (bits of types of logits, of variants) that the context
+ * does not have yet. If the device refuses a program, or the program computes wrong, it is compiled
+ * in smaller groups. Fails if no size works, or if the caller chose the size. */
+cls_status cls_compile(cls_context *context, uint32_t dtypes, cls_variant_set variants);
 
 /* ------------------------------------------------------------- stored.c */
 

@@ -99,36 +99,6 @@ static cls_status allocate_host(cls_sampler *s)
                    : cls_needs_create(&s->needs, s->context->shape.shortlist);
 }
 
-/* ------------------------------------------------------------------- kernels */
-
-/* Each sampler has separate kernels, since two threads must not set the arguments of one kernel.
- * A compiled program does not change any more, so that no lock is needed. */
-cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, cls_variant_set variants)
-{
-    for (int v = 0; v < CLS_VARIANTS; v++) {
-        const int32_t d = cls_variants[v].typed ? dtype : 0;
-        const cls_program *const p = &s->context->program[d][v];
-        struct cls_compiled_kernel *const entry = &s->kernels[d][v];
-        const char *const name = cls_kernel_name(cls_variants[v].kernel);
-        cl_int code;
-        if (!(variants >> v & 1u) || entry->handle != NULL || p->program == NULL ||
-            cls_variants[v].kernel == CLS_SELF_TEST)
-            continue;
-        const cl_kernel kernel = clCreateKernel(p->program, name, &code);
-        if (code != CL_SUCCESS)
-            return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
-        entry->known = calloc(1, sizeof *entry->known);
-        if (entry->known == NULL) {
-            clReleaseKernel(kernel);
-            return cls_no_memory("the arguments of kernel %s", name);
-        }
-        entry->handle = kernel;
-        entry->group = p->config.group;
-        entry->variant = CLS_VARIANT_BIT(v);
-    }
-    return CLS_OK;
-}
-
 /* -------------------------------------------------------------------- creation */
 
 /* Makes all slots free and empty. A map on the device may name any slot from the first step on, and
@@ -277,6 +247,20 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     }
     *out = s;
     return CLS_OK;
+}
+
+cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
+                              cls_sampler **out)
+{
+    cls_status status = cls_sampler_open(context, options, out);
+    if (status != CLS_OK)
+        return status;
+    status = cls_sampler_add_features(*out, (*out)->features);
+    if (status != CLS_OK) {
+        cls_sampler_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 void cls_sampler_destroy(cls_sampler *s)

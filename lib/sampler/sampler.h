@@ -8,7 +8,7 @@
 #include "queue/queue.h"
 #include "host/host.h"
 
-/* ------------------------------------------------ enter.c and sampler.c */
+/* ------------------------------------ enter.c, kernels.c and sampler.c */
 
 /* The maps of a call: arrays of int32 that belong to its rows and may come from the host. */
 enum cls_map {
@@ -120,8 +120,6 @@ struct cls_sampler {
     uint32_t scratch_stride;    /* floats of a row's part of row_scratch */
     uint32_t dtypes;            /* for which it has kernels */
     _Atomic(uint32_t) features; /* likewise; cls_sampler_check() reads them from any thread */
-    /* Compiles what a call needs, for all features then, or NULL: in proofs nothing is compiled. */
-    cls_status (*compile)(cls_sampler *sampler, uint32_t features);
     uint32_t
         missing_of_step; /* features for which the last call was refused; a part may be there now */
     int late_compile;
@@ -229,7 +227,11 @@ struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum c
  * gives the same tokens (check_faults, late_programs). */
 cls_status cls_sampler_require(cls_sampler *sampler, uint32_t features);
 
-/* Creates a sampler without kernels. Fails as cls_sampler_create() does, but for compiling. */
+/* Compiles what steps with these features need, and gives the sampler the kernels. */
+cls_status cls_sampler_add_features(cls_sampler *sampler, uint32_t features);
+
+/* Creates a sampler without kernels, as proofs need it: while a program is proved, nothing else is
+ * compiled. Fails as cls_sampler_create() does, but for compiling. */
 cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *options,
                             cls_sampler **out);
 

@@ -7,7 +7,6 @@
 #define CLS_SELFTEST_H
 
 #include "host/host.h"
-#include "selftest/compile.h"
 #include "shard/shard.h"
 #include "step/step.h"
 
@@ -26,6 +25,13 @@
 #define SELFTEST_WIDTH \
     (SELFTEST_DRAFTS + 2) /* places of a request's outputs, one more than its rows */
 #define SELFTEST_ROWS (SELFTEST_REQUESTS * (SELFTEST_DRAFTS + 1))
+
+/* Proves a variant that is compiled: runs those of its cases for which the context has all other
+ * programs. Drivers that compile at the first launch do so here. Fails if the results differ or
+ * OpenCL fails; *launched then has the variants that may have caused it by the size of their
+ * groups, a bit each: those that ran, or the one that the device refused to launch. It is 0 if
+ * nothing was launched. */
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, cls_variant_set *launched);
 
 /* The stages of the report, in the order in which a step runs them. */
 /* clang-format off */

@@ -12,7 +12,7 @@
 
 #include "client.h"
 #include "driver.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 
 static int all;
 

@@ -9,7 +9,7 @@
 
 #include "driver.h"
 #include "fixture.h"
-#include "selftest/compile.h"
+#include "selftest/selftest.h"
 
 /* ---------------------------------------------------------------- all pairs of features */
 

@@ -16,7 +16,7 @@
 #include "memory.h"
 #include "script.h"
 #ifdef CLS_STUB
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 #include "stub_cl.h"
 #endif
 

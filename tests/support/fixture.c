@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
 #include "base/opencl.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 #include "subgroups.h"
 
 #include <stdio.h>

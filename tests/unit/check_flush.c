@@ -3,7 +3,7 @@
  * stay there for ever, and each call that waits is made on another one. The OpenCL is a stub that
  * runs commands only when their queue is flushed (stub_cl.h). */
 #include "fixture.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 #include "shard/shard.h"
 #include "stub_cl.h"
 

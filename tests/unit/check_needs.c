@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 #include "shard/shard.h"
 
 enum { VOCAB = 3000, SLOTS = 5000, SHARDS = 2 };

@@ -11,7 +11,7 @@
 #include "clsample/head.h"
 #include "fixture.h"
 #include "common/inputs.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 #include "shard/shard.h"
 #include "stub_cl.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 
 enum { VOCAB = 3000, SHARDS = 2, SHORT = 16, LONG = 1024 };
 

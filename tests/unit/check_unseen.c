@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 #include "step/step.h"
 #include "stub_cl.h"
 

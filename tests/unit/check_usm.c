@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "selftest/compile.h"
+#include "sampler/sampler.h"
 #include "stub_cl.h"
 
 enum { VOCAB = 100, ROWS = 2, STRIDE = VOCAB + 4 };

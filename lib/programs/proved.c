@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Compiles programs and proves them. What a device refuses, or computes wrong, is compiled in
  * smaller groups, and what came from bytes from source. */
-#include "selftest/compile.h"
+#include "programs/programs.h"
 
 static cls_program *program_of(cls_context *context, int variant, int32_t dtype)
 {
@@ -54,8 +54,9 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype, uin
     cls_program *changed[CLS_VARIANTS];
     const cls_program *smaller = NULL; /* the last one that got smaller groups */
     for (;;) {
-        cls_variant_set launched;
-        cls_status status = cls_prove(context, p->variant, dtype, &launched);
+        cls_variant_set launched = 0;
+        cls_status status =
+            context->prove != NULL ? context->prove(context, p->variant, dtype, &launched) : CLS_OK;
         if (status == CLS_OK) {
             p->proved = 1;
             return CLS_OK;
@@ -154,48 +155,4 @@ cls_status cls_compile(cls_context *context, uint32_t dtypes, cls_variant_set va
     if (status == CLS_OK)
         cls_error_restore(&before); /* errors of attempts that were repeated */
     return status;
-}
-
-cls_status cls_sampler_add_features(cls_sampler *s, uint32_t features)
-{
-    const cls_variant_set variants = cls_variants_of(features);
-    features &= cls_features_built();
-    if (s->host != NULL) { /* nothing is compiled for the host */
-        s->features = features;
-        return CLS_OK;
-    }
-    cls_status status = cls_compile(s->context, s->dtypes, variants);
-    for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
-        if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))
-            status = cls_sampler_add_kernels(s, d, variants);
-    if (status != CLS_OK)
-        return status;
-    if (features & ~s->features & CLS_FEATURE_SHARD)
-        cls_needs_hash(s);
-    s->features = features;
-    return CLS_OK;
-}
-
-cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
-                              cls_sampler **out)
-{
-    cls_status status = cls_sampler_open(context, options, out);
-    if (status != CLS_OK)
-        return status;
-    (*out)->compile = cls_sampler_add_features;
-    status = cls_sampler_add_features(*out, (*out)->features);
-    if (status != CLS_OK) {
-        cls_sampler_destroy(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
-cls_status cls_sampler_compile(cls_sampler *s, uint32_t features)
-{
-    const cls_status status =
-        s != NULL ? cls_features_check("", 0, features) : cls_refuse("sampler is NULL");
-    return status == CLS_OK
-               ? CLS_GUARDED_CALL(s, cls_sampler_add_features(s, s->features | features))
-               : status;
 }
