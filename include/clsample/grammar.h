@@ -52,7 +52,7 @@ typedef struct cls_grammar_options {
 
 CLS_INIT_FUNCTION(cls_grammar_options)
 
-/* What cls_grammar_query() reports. Set struct_size before the call. */
+/* What cls_grammar_query() reports. */
 typedef struct cls_grammar_info {
     size_t struct_size;
     uint32_t vocab;     /* as in the options */

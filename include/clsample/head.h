@@ -163,18 +163,22 @@ CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_logits(cls_head *head, cl_comma
                                                         const cls_head_call *call, cl_uint n_wait,
                                                         const cl_event *wait, cl_event *done);
 
-static inline void cls_head_options_init(cls_head_options *options)
+/* Sets the defaults, as cls_struct_init() does for the structs of libclsample. */
+static inline cls_status cls_head_options_init(cls_head_options *options)
 {
     memset(options, 0, sizeof *options);
     options->struct_size = sizeof *options;
     options->max_rows = 1;
     options->scale = 1.0f;
+    return CLS_OK;
 }
 
-static inline void cls_head_call_init(cls_head_call *call)
+/* Likewise. */
+static inline cls_status cls_head_call_init(cls_head_call *call)
 {
     memset(call, 0, sizeof *call);
     call->struct_size = sizeof *call;
+    return CLS_OK;
 }
 
 #ifdef __cplusplus

@@ -34,18 +34,17 @@ typedef enum cls_feature {
     CLS_FEATURE_PROBS = 1024,   /* of cls_outputs: probs, final_logits; entropy and kept_mass need
                                    this or the feature above */
     CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
-    /* 4096 is reserved: no feature has this bit, and options that set it are refused. */
-    CLS_FEATURE_VERIFY = 8192,     /* cls_verify(), cls_draft() */
-    CLS_FEATURE_SHARD = 16384,     /* cls_shard_create() */
-    CLS_FEATURE_FORCED = 32768,    /* thinking, loop stops, grammars, cls_slot_force() */
-    CLS_FEATURE_KEPT_SETS = 65536, /* kept_set of cls_outputs */
-    CLS_FEATURE_WATERMARK = 131072 /* watermark_context */
+    CLS_FEATURE_VERIFY = 4096,  /* cls_verify(), cls_draft() */
+    CLS_FEATURE_SHARD = 8192,   /* cls_shard_create() */
+    CLS_FEATURE_FORCED = 16384, /* thinking, loop stops, grammars, cls_slot_force() */
+    CLS_FEATURE_KEPT_SETS = 32768, /* kept_set of cls_outputs */
+    CLS_FEATURE_WATERMARK = 65536  /* watermark_context */
 } cls_feature;
 /* All features that the library has, also those of later versions; it alone may have bits that the
  * library does not know. Who wants all but some takes these from CLS_FEATURES_KNOWN, which has the
  * features of this header. */
 #define CLS_FEATURES_ALL 4294967295u
-#define CLS_FEATURES_KNOWN 258047u
+#define CLS_FEATURES_KNOWN 131071u
 
 /* Compiles, warms up and checks the programs of these features that the context does not have yet,
  * for samplers to come. dtypes: types of logits as bits 1u << cls_dtype; 0: those of the context.
@@ -82,8 +81,8 @@ typedef struct cls_program_info {
 CLS_INIT_FUNCTION(cls_program_info)
 
 /* Reports one of a context's programs. Indices begin at 0, in the order of the flow. When another
- * thread compiles a program, the indices of the programs after it change. info->struct_size must be
- * set. Any thread may call this.
+ * thread compiles a program, the indices of the programs after it change. *info was initialized.
+ * Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: among others, if no program has this index. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_program(const cls_context *context, uint32_t index,
                                                        cls_program_info *info);

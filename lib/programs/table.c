@@ -28,9 +28,6 @@ SOURCE(partial)
 SOURCE(merge)
 #define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
 
-/* The bit of cls_feature that no feature has any more. */
-#define CLS_FEATURE_RESERVED 4096u
-
 #define TEXT_OF(NUMBER) #NUMBER
 #define DEFINE_LIST(ENTRIES) " -DLIST=" TEXT_OF(ENTRIES)
 
@@ -228,24 +225,11 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
 }
 
 static const char *const features[] = {
-    "CLS_FEATURE_PLAIN",
-    "CLS_FEATURE_SHORTLIST",
-    "CLS_FEATURE_SEARCH",
-    "CLS_FEATURE_SAMPLERS",
-    "CLS_FEATURE_PENALTIES",
-    "CLS_FEATURE_HISTORY",
-    "CLS_FEATURE_STATE",
-    "CLS_FEATURE_MASK",
-    "CLS_FEATURE_BIAS",
-    "CLS_FEATURE_LOGPROBS",
-    "CLS_FEATURE_PROBS",
-    "CLS_FEATURE_ACCEPT",
-    "unknown",
-    "CLS_FEATURE_VERIFY",
-    "CLS_FEATURE_SHARD",
-    "CLS_FEATURE_FORCED",
-    "CLS_FEATURE_KEPT_SETS",
-    "CLS_FEATURE_WATERMARK", /* "unknown" is CLS_FEATURE_RESERVED */
+    "CLS_FEATURE_PLAIN",     "CLS_FEATURE_SHORTLIST", "CLS_FEATURE_SEARCH", "CLS_FEATURE_SAMPLERS",
+    "CLS_FEATURE_PENALTIES", "CLS_FEATURE_HISTORY",   "CLS_FEATURE_STATE",  "CLS_FEATURE_MASK",
+    "CLS_FEATURE_BIAS",      "CLS_FEATURE_LOGPROBS",  "CLS_FEATURE_PROBS",  "CLS_FEATURE_ACCEPT",
+    "CLS_FEATURE_VERIFY",    "CLS_FEATURE_SHARD",     "CLS_FEATURE_FORCED", "CLS_FEATURE_KEPT_SETS",
+    "CLS_FEATURE_WATERMARK",
 };
 enum { FEATURES = sizeof features / sizeof features[0] };
 
@@ -311,11 +295,6 @@ cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t reque
                         (unsigned)dtypes);
     if (requested == CLS_FEATURES_ALL)
         return CLS_OK; /* all that the library has */
-    if (requested & CLS_FEATURE_RESERVED)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%sfeatures is 0x%x, which has the reserved bit 0x%x: it was "
-                        "of cls_draw(), which was removed; use cls_host_draw() and cls_accept()",
-                        where, (unsigned)requested, CLS_FEATURE_RESERVED);
     if ((requested & ~CLS_FEATURES_KNOWN) != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%sfeatures is 0x%x, which has bits beyond the features", where,

@@ -107,12 +107,19 @@ static cls_status check_words(const cls_plan *plan, const cls_operand *o)
     return any == 0 ? CLS_OK : cls_reserved_check(o->name, any);
 }
 
+/* The least value of an element of a map on the host with such a limit: 0 for a number. Rows, slots
+ * and the like may be -1, which is none. */
+static int32_t least_of(enum cls_count limit)
+{
+    return limit == CLS_N_DRAWS || limit == CLS_N_ACCEPTED || limit == CLS_N_ROLLBACKS ? 0 : -1;
+}
+
 /* Checks a map on the host: rows, which may be -1, or numbers. Slots are checked by
  * cls_row_slots_check(), and tokens by the kernels. */
 static cls_status check_entries(const cls_plan *plan, const cls_operand *o, const int32_t *map)
 {
     const uint64_t limit = plan->count[o->limit];
-    const int32_t least = o->limit <= CLS_N_ROLLBACKS ? 0 : -1;
+    const int32_t least = least_of((enum cls_count)o->limit);
     for (uint32_t row = 0; o->limit != 0 && row < plan->count[o->rows]; row++)
         if (map[row] < least || (map[row] >= 0 && (uint32_t)map[row] >= limit))
             return least == 0

@@ -146,15 +146,11 @@ static cls_status check_call_drafts(cls_plan *plan)
 /* Checks the method and its numbers. */
 static cls_status check_fields(const cls_verify_call *c)
 {
-    enum { GREEDY = 4 }; /* as if all temperatures were 0; it was removed */
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
         return cls_refuse("call->epsilon is %g; it must be above 0 and at most 1",
                           (double)c->epsilon);
     if (!(c->delta > 0.0f && c->delta <= 16.0f))
         return cls_refuse("call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
-    if (c->method == GREEDY)
-        return cls_refuse("call->method is 4, which was CLS_VERIFY_GREEDY and is reserved: use "
-                          "CLS_VERIFY_MATCH, and the temperature 0 for the requests");
     if (c->method < CLS_VERIFY_MATCH || c->method > CLS_VERIFY_TYPICAL)
         return cls_refuse("call->method is %d, which is not a cls_verify_method", (int)c->method);
     return c->parents.host == NULL || c->method == CLS_VERIFY_MATCH
