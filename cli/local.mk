@@ -14,9 +14,9 @@ command_without_errors = cli/common/progress.c cli/common/memory.c cli/common/op
 	cli/accept/steps.c cli/accept/shape.c \
 	cli/devices.c cli/request.c cli/results.c cli/sample.c cli/explain.c cli/run.c cli/accept.c \
 	cli/selftest.c \
-	bench/parallel.c bench/rows.c bench/setup.c bench/floor.c bench/host.c bench/measure.c \
-	bench/events.c bench/drafts.c bench/shards.c bench/requests.c bench/serving.c bench/start.c \
-	bench/table.c bench/bench.c bench/tune.c
+	bench/parallel.c bench/rows.c bench/cases.c bench/setup.c bench/rounds.c bench/floor.c bench/step.c \
+	bench/verify.c bench/host.c bench/events.c bench/measure.c bench/drafts.c bench/shards.c \
+	bench/requests.c bench/serving.c bench/start.c bench/table.c bench/tune.c bench/bench.c
 if BUILD_COMMAND
 bin_PROGRAMS = clsample
 clsample_SOURCES = cli/main.c $(command_parts)
