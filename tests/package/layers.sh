@@ -16,7 +16,7 @@ build=${1-.} top=${srcdir-.}
 # lib/head and lib/mpi are libraries of their own, which portable.sh checks.
 cl='core row stages draw kernels'
 lib='base device programs queue request set stages host sampler step shard selftest'
-command='common bench run accept'
+command='rows common bench run accept'
 # The circles that are wanted, one a line: its files in order, without .c. There is none.
 wanted=''
 work=$(mktemp -d) || exit 1
