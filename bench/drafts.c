@@ -2,7 +2,7 @@
 /* Verifies and times the verification of drafts: each request has some drafts, of which about 7 in
  * 10 are accepted. The probabilities of the drafts follow the logits in one buffer, so that the
  * floor reads everything that a verification reads. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * the events of a queue with CL_QUEUE_PROFILING_ENABLE have the times at which commands began and
  * ended. Before the floor and the step comes a kernel that takes longer than the host needs to
  * enqueue them; else the time between kernels would be the host's. */
-#include "bench.h"
+#include "bench/measure.h"
 
 #include <stdlib.h>
 

@@ -2,11 +2,10 @@
 /* The floor: a read of all logits that keeps only maxima, in the fastest of several shapes. A
  * sampler that reads each logit once takes at least this long, so the floor is the unit in which
  * steps are measured. */
-#include "bench.h"
+#include "bench/measure.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Each group of several items loads whole vectors, which are aligned, and so may take one load
@@ -272,4 +271,12 @@ void bench_floor_close(bench_floor *floor)
     if (floor->program != NULL)
         clReleaseProgram(floor->program);
     memset(floor, 0, sizeof *floor);
+}
+
+int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
+{
+    cl_int error = bench_floor_enqueue(floor, setup->on->queue, NULL);
+    if (error == CL_SUCCESS)
+        error = clFinish(setup->on->queue);
+    return cli_try_opencl(error, "bench: the floor's kernel");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Times steps of the host, beside a plain read of the same logits by one thread. */
-#include "bench.h"
+#include "bench/measure.h"
 
 #include <string.h>
 

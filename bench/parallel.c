@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs independent work of the host on all its processors. Making hundreds of rows, and sampling
  * them by the reference, takes longer than the steps that are measured. */
-#include "bench.h"
+#include "bench/rows.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

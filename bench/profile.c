@@ -9,7 +9,7 @@
  * bench/events.c has made, and so times kernels that the library launches inside cls_sample(). The
  * medians are of all launches of a kernel; name one case, or they mix several. */
 #define _GNU_SOURCE /* RTLD_NEXT */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

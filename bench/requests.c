@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the requests of the serving case, a mix of usual parameters. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <math.h>
 

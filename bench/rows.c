@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes logits, masks and histories with a separate small random generator, so that all runs on all
  * machines measure the same thing. */
-#include "bench.h"
+#include "bench/rows.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * is row r. When a request leaves, its row is skipped for one step, and then the next request takes
  * the slot. Steps are enqueued ahead, so the host learns of a token, or of the end of a request,
  * only some steps later. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Opens and closes the setup of a measurement: rows, masks and histories on host and device, and
  * the sampler. */
-#include "bench.h"
+#include "bench/setup.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 bool bench_is_host(const bench_setup *setup) { return setup->on->cl == NULL; }
@@ -39,6 +38,19 @@ static int write_buffer(const bench_setup *setup, const cls_buffer *to, size_t s
                               what);
     memcpy(to->pointer, from, size);
     return 0;
+}
+
+int bench_read(const bench_setup *setup, const cls_buffer *from, size_t size, void *to)
+{
+    if (bench_is_host(setup)) {
+        memcpy(to, from->pointer, size);
+        return 0;
+    }
+    cl_int error =
+        clEnqueueReadBuffer(setup->on->queue, from->buffer, CL_FALSE, 0, size, to, 0, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = clFinish(setup->on->queue);
+    return cli_try_opencl(error, "bench: reading the results");
 }
 
 bench_setup bench_twin(const bench_setup *setup, uint32_t row)
@@ -183,4 +195,9 @@ int bench_write_mask(bench_setup *setup, bench_mask kind)
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
     return write_buffer(setup, &setup->mask, mask_size(setup), setup->mask_words,
                         "bench: writing the mask");
+}
+
+uint32_t bench_history(const bench_setup *setup, const bench_case *c)
+{
+    return c->history != 0 ? c->history : c->penalized ? setup->history : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Times the steps of a vocabulary that is split over shards, beside those of whole rows. All shards
  * are on one device, where they work one at a time. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Times what a new process waits for: the context, a sampler with its programs, and the first
  * token. Where the case is the first of a process, and the driver's cache is empty, nothing is
  * compiled before it. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <time.h>
 

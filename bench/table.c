@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The results as JSON, and the tables that are printed of it. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench/bench.h"
 
 #define MOST_TRIALS 64
 #define TIMED_CASES 3 /* one for each kind of programs: usual rows, plain rows, the search */
@@ -71,8 +71,6 @@ typedef struct tuning {
     uint32_t wrong; /* trials with other tokens */
 } tuning;
 
-static double seconds(void) { return cli_clock() * 1e-6; }
-
 static uint32_t *option_of(cls_context_options *options, size_t i)
 {
     return (uint32_t *)(void *)((char *)options + dimensions[i].offset);
@@ -111,7 +109,7 @@ static int open_trial(tuning *u, trial *t)
     cls_sampler_options sampler;
     cls_device_info info;
     cls_device_info_init(&info);
-    const double start = seconds();
+    const double start = cli_seconds();
     cls_status status =
         cls_context_create(u->target.cl, u->target.device.id, &options, &t->context);
     if (status == CLS_OK)
@@ -124,7 +122,7 @@ static int open_trial(tuning *u, trial *t)
         sampler.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH;
         status = cls_sampler_create(t->context, &sampler, &t->sampler);
     }
-    t->compile_seconds = seconds() - start;
+    t->compile_seconds = cli_seconds() - start;
     return status == CLS_OK ? 0 : refuse(t, cls_error_message());
 }
 
@@ -305,7 +303,8 @@ static int search(tuning *u, size_t i)
         if (is_known(u, t))
             continue;
         t->option[i] = t->value[i];
-        if (seconds() - u->begin + expected_seconds(u) > u->limit || u->count + 1 == MOST_TRIALS)
+        if (cli_seconds() - u->begin + expected_seconds(u) > u->limit ||
+            u->count + 1 == MOST_TRIALS)
             u->left_out++;
         else if (run_trial(u))
             return 1;
@@ -315,7 +314,7 @@ static int search(tuning *u, size_t i)
 
 static int search_all(tuning *u)
 {
-    u->begin = seconds();
+    u->begin = cli_seconds();
     if (run_trial(u))
         return 1;
     const bool has_groups = u->trials[0].value[0] > 1;
@@ -360,7 +359,7 @@ static int print_json(const tuning *u)
                              cls_version(), "device", json_incref(u->target.device.json), "batch",
                              (json_int_t)u->setup.batch, "vocab", (json_int_t)u->setup.vocab,
                              "dtype", cli_dtype_name((int32_t)u->setup.dtype), "seconds",
-                             seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best",
+                             cli_seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best",
                              (json_int_t)u->best, "trials", trials));
     return 0;
 }

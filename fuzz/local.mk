@@ -11,7 +11,7 @@ fuzz_grammar_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 if BUILD_COMMAND
 fuzz_host += fuzz/npy fuzz/params fuzz/texts
 fuzz_cli = fuzz/cli.c cli/common/memory.c cli/common/options.c cli/common/lists.c cli/common/print.c
-fuzz_npy_SOURCES = fuzz/npy.c fuzz/cli.c cli/common/memory.c cli/common/inputs.c $(fuzz_engine)
+fuzz_npy_SOURCES = fuzz/npy.c fuzz/cli.c cli/common/memory.c cli/rows/kinds.c $(fuzz_engine)
 fuzz_npy_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS)
 fuzz_params_SOURCES = fuzz/params.c $(fuzz_cli) $(fuzz_engine)
 fuzz_params_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS)

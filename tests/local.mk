@@ -111,7 +111,7 @@ fault_tests = tests/stress/check_faults
 endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a
-libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/common/inputs.c tests/support/batch.c tests/support/requests.c \
+libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/rig.c cli/rows/kinds.c tests/support/batch.c tests/support/requests.c \
 	tests/support/script.c \
 	tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/cli.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 /* ---------------------------------------------------------------------- logits */
 

@@ -3,7 +3,7 @@
 #ifndef CLS_CLI_RUN_DATA_H
 #define CLS_CLI_RUN_DATA_H
 
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "run/text.h"
 
 enum { RUN_MOST_ELEMENTS = 1 << 28 }; /* of what a statement makes or writes */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "run/text.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 enum { MOST_NUMBERS = 1 << 20 };
 

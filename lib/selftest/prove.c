@@ -170,7 +170,7 @@ static cls_status prove_in(cls_context *context, int variant, int32_t dtype, uin
         status = run_cases(t, variant, most);
     *launched |= t->launched;
     cls_selftest_close(t);
-    return status;
+    return cls_selftest_status(status);
 }
 
 /* Returns whether a program that was right in short rows is also proved in long ones: in groups of

@@ -122,6 +122,13 @@ cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features)
     return status;
 }
 
+cls_status cls_selftest_status(cls_status status)
+{
+    return status == CLS_LOST ? cls_fail(CLS_OPENCL_ERROR, cls_error_opencl(),
+                                         "cannot enqueue a step of the self-test")
+                              : status;
+}
+
 void cls_selftest_close(cls_selftest_run *t)
 {
     const cl_command_queue queue = t->side[SIDE_DEVICE].queue;

@@ -49,7 +49,7 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
     if (answers != NULL)
         memcpy(answers, t->answer, sizeof t->answer);
     cls_selftest_close(t);
-    return status == CLS_OK ? verdict(report) : status;
+    return status == CLS_OK ? verdict(report) : cls_selftest_status(status);
 }
 
 cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)

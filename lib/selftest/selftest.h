@@ -290,6 +290,10 @@ static inline cls_buffer cls_selftest_at(cls_buffer buffer, uint64_t offset)
 cls_status cls_selftest_read(const cls_selftest_side *side, const cls_buffer *buffer, size_t size,
                              void *contents);
 
+/* Returns the status of a self-test, whose samplers its caller does not know: CLS_OPENCL_ERROR in
+ * place of CLS_LOST. */
+cls_status cls_selftest_status(cls_status status);
+
 /* Begins a request of a side in a slot, with a text. */
 cls_status cls_selftest_begin(const cls_selftest_side *side, uint32_t slot,
                               const cls_params *params, cls_ids prompt, cls_ids output);

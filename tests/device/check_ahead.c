@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "step/step.h"
 
 enum { VOCAB = 120, MANY = 64 };

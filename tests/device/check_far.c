@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 enum { VOCAB = 1000, ROWS = 3 };
 

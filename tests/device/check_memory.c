@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "rig.h"
 
 static cls_memory memory_of(const cls_sampler *sampler)
 {
@@ -86,11 +86,11 @@ START_TEST(lists_settle)
     for (int32_t i = 0; i < 16; i++)
         biases[i] = (cls_logit_bias){i, 1.0f};
     p.logit_bias = (cls_biases){biases, 16};
-    bench b = bench_open(fixture_device(_i), &o, NULL);
+    rig b = rig_open(fixture_device(_i), &o, NULL);
     for (uint32_t i = 0; i < 60; i++) {
         must(cls_slot_reset(b.sampler, i % 2));
         must(cls_slot_begin(b.sampler, i % 2, &p, NULL));
-        bench_row(&b, (int32_t)(i % 2));
+        rig_row(&b, (int32_t)(i % 2));
         m = memory_of(b.sampler);
         if (i == 39) {
             lists = m.lists;
@@ -99,7 +99,7 @@ START_TEST(lists_settle)
     }
     ck_assert_uint_eq(m.lists, lists);
     ck_assert_uint_eq(m.host, host);
-    bench_close(&b);
+    rig_close(&b);
 }
 END_TEST
 
@@ -131,7 +131,7 @@ START_TEST(grammars_leave)
     cls_sampler_options o = sampler_options(8, 3);
     cls_memory m[2] = {{0}, {0}};
     cls_params p = default_params(), none = p;
-    bench b = bench_open(fixture_device(_i), &o, NULL);
+    rig b = rig_open(fixture_device(_i), &o, NULL);
     for (uint32_t i = 0; i < 60; i++) {
         const uint32_t left = i % 2, stays = 1 - left;
         const int32_t id = (int32_t)(i % 7);
@@ -145,20 +145,20 @@ START_TEST(grammars_leave)
         must(cls_slot_copy(b.sampler, 1, 0));
         cls_grammar_destroy(g);
         cls_grammar_destroy(equal);
-        bench_row(&b, 0);
+        rig_row(&b, 0);
         must(cls_slot_begin(b.sampler, left, &none, NULL));
         must(cls_slot_begin(b.sampler, 2, &none, NULL));
-        bench_row(&b, 2);
+        rig_row(&b, 2);
         must(cls_slot_next_turn(b.sampler, stays, NULL, 0));
-        bench_row(&b, (int32_t)stays);
+        rig_row(&b, (int32_t)stays);
         ck_assert_int_eq(b.token[0], id);
         must(cls_slot_begin(b.sampler, stays, &none, NULL));
-        bench_row(&b, 2);
+        rig_row(&b, 2);
         m[i > 20] = memory_of(b.sampler);
     }
     ck_assert_uint_eq(m[0].host, m[1].host);
     ck_assert_uint_eq(m[0].lists, m[1].lists);
-    bench_close(&b);
+    rig_close(&b);
 }
 END_TEST
 
@@ -170,7 +170,7 @@ START_TEST(room_for_host_masks)
         cls_sampler_options o = sampler_options(3200, 2);
         o.features = CLS_FEATURE_MASK;
         o.host_mask_size = large ? sizeof mask : 0;
-        bench b = bench_open(fixture_device(_i), &o, NULL);
+        rig b = rig_open(fixture_device(_i), &o, NULL);
         const cls_params p = default_params();
         for (uint32_t row = 0; row < 2; row++)
             must(cls_slot_begin(b.sampler, row, &p, NULL));
@@ -179,13 +179,13 @@ START_TEST(room_for_host_masks)
         for (uint32_t i = 0; i < 40; i++) { /* more than there are in flight */
             memset(mask, 0, sizeof mask);
             mask[i] = mask[100 + i] = 1u << (i % 32);
-            bench_step(&b);
+            rig_step(&b);
             ck_assert(b.token[0] == (int32_t)(i * 32 + i % 32) && b.token[1] == b.token[0]);
         }
         const cls_memory after = memory_of(b.sampler);
         ck_assert((after.host == before.host) == large &&
                   (after.changes == before.changes) == large);
-        bench_close(&b);
+        rig_close(&b);
     }
 }
 END_TEST
@@ -196,12 +196,12 @@ START_TEST(small_buffer)
     cls_sampler_options o = sampler_options(70, 1);
     unsigned char small[16] = {0};
     size_t least = sizeof small;
-    bench b = bench_open(fixture_device(_i), &o, NULL);
+    rig b = rig_open(fixture_device(_i), &o, NULL);
     const cls_params p = default_params();
     must(cls_slot_begin(b.sampler, 0, &p, NULL));
     must_refuse(cls_slot_save(b.sampler, b.d->queue, 0, small, &least), "size");
     ck_assert(least > sizeof small && small[0] == 0);
-    bench_close(&b);
+    rig_close(&b);
 }
 END_TEST
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
-#include "common/inputs.h"
+#include "rig.h"
+#include "rows/kinds.h"
 #include "sampler/sampler.h"
 
 enum { VOCAB = 100, FIRST = 3, STEPS = 8, MOST = 4096 };
@@ -96,28 +96,28 @@ static void make_params(cls_params *p, uint32_t lists)
     }
 }
 
-static bench open_bench(device *d, uint32_t rows)
+static rig open_rig(device *d, uint32_t rows)
 {
     cls_sampler_options o = sampler_options(VOCAB, rows);
-    float logits[BENCH_ROWS * VOCAB];
+    float logits[RIG_ROWS * VOCAB];
     o.max_history = 12;
     o.max_rollback = 4;
     for (uint32_t i = 0; i < rows; i++)
         row_fill(ROW_NORMAL3, logits + (size_t)i * VOCAB, VOCAB, 5);
-    return bench_open(d, &o, logits);
+    return rig_open(d, &o, logits);
 }
 
 /* Samples n tokens of a slot. */
-static void sample(bench *b, int32_t slot, int32_t *drawn, int n)
+static void sample(rig *b, int32_t slot, int32_t *drawn, int n)
 {
     for (int i = 0; i < n; i++) {
-        bench_row(b, slot);
+        rig_row(b, slot);
         drawn[i] = b->token[0];
     }
 }
 
 /* Begins the request of a kind and samples its first tokens. */
-static void begin(bench *b, uint32_t slot, const struct kind *kind)
+static void begin(rig *b, uint32_t slot, const struct kind *kind)
 {
     static const int32_t prompt[] = {1, 34, 22, 43, 34, 22, 37}, output = 4,
                          forced[] = {99, 0, 14, 14, 6};
@@ -130,7 +130,7 @@ static void begin(bench *b, uint32_t slot, const struct kind *kind)
     sample(b, (int32_t)slot, drawn, FIRST);
 }
 
-static size_t save(bench *b, uint32_t slot, unsigned char bytes[MOST])
+static size_t save(rig *b, uint32_t slot, unsigned char bytes[MOST])
 {
     size_t size = MOST;
     must(cls_slot_save(b->sampler, b->d->queue, slot, bytes, &size));
@@ -139,7 +139,7 @@ static size_t save(bench *b, uint32_t slot, unsigned char bytes[MOST])
 
 /* ---------------------------------------------------------------------- the file */
 
-static void write_all(FILE *file, bench *b)
+static void write_all(FILE *file, rig *b)
 {
     fputs("# Saved slots. Made by check_saved --write. README.md has the format.\n", file);
     for (int i = 0; i < KINDS; i++) {
@@ -190,7 +190,7 @@ static void same_sequences(const char *name, const cls_ids *a, const cls_ids *b,
 }
 
 /* Compares the parameters of a slot with those of its kind. */
-static void compare_params(const bench *b, uint32_t slot, const struct kind *kind)
+static void compare_params(const rig *b, uint32_t slot, const struct kind *kind)
 {
     const cls_params *const p = &b->sampler->request[slot].params;
     cls_params q;
@@ -209,8 +209,7 @@ static void compare_params(const bench *b, uint32_t slot, const struct kind *kin
               p->min_tokens == q.min_tokens && p->thinking_budget == q.thinking_budget);
 }
 
-static void expect_saved(bench *b, uint32_t slot, const saved *s, const char *what,
-                         const char *name)
+static void expect_saved(rig *b, uint32_t slot, const saved *s, const char *what, const char *name)
 {
     unsigned char bytes[MOST];
     const size_t size = save(b, slot, bytes);
@@ -218,8 +217,7 @@ static void expect_saved(bench *b, uint32_t slot, const saved *s, const char *wh
                   "%s: %zu other bytes of the %s slot, which had %zu", name, size, what, s->size);
 }
 
-static void expect_tokens(bench *b, int32_t slot, const saved *s, const char *what,
-                          const char *name)
+static void expect_tokens(rig *b, int32_t slot, const saved *s, const char *what, const char *name)
 {
     int32_t drawn[STEPS];
     sample(b, slot, drawn, STEPS);
@@ -229,7 +227,7 @@ static void expect_tokens(bench *b, int32_t slot, const saved *s, const char *wh
 }
 
 /* Opens the file of saved slots, which it writes before if --write says so. */
-static FILE *open_saved(bench *b)
+static FILE *open_saved(rig *b)
 {
     const char *const source = getenv("srcdir") != NULL ? getenv("srcdir") : ".";
     char path[1024];
@@ -247,7 +245,7 @@ static FILE *open_saved(bench *b)
 
 START_TEST(saved_before)
 {
-    bench b = open_bench(fixture_device(_i), 2);
+    rig b = open_rig(fixture_device(_i), 2);
     FILE *const file = open_saved(&b);
     static saved s;
     for (int i = 0; i < KINDS; i++) {
@@ -268,7 +266,7 @@ START_TEST(saved_before)
         expect_tokens(&b, 1, &s, "copied", kind->name);
     }
     fclose(file);
-    bench_close(&b);
+    rig_close(&b);
 }
 END_TEST
 

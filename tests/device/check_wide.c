@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "queue/queue.h"
 
 enum { VOCAB = 2500, ROWS = 3, SPARE = 64 };

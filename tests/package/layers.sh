@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Checks that calls go one way through the folders of lib/ and of cl/: a folder may use itself and
-# those before it in the lists below. Includes are read from the sources, and calls from the
-# objects of the build, since a public function needs no private header.
+# Checks that calls go one way through the folders of lib/, of cl/, and of the command: a folder may
+# use itself and those before it in the lists below. Includes are read from the sources, and calls
+# from the objects of the build, since a public function needs no private header.
 #
 # The host's sampling has three layers: its set of tokens (select.c, set.c), its stages, and what
-# runs them.
-# Within a folder of lib/, too, no files call each other in a circle.
+# runs them. The command's benchmark is a folder beside cli/.
+# No files call each other in a circle: those of a folder of lib/, and all of the command.
 #
 #     sh tests/package/layers.sh [BUILD]     (the source's root is the current folder or $srcdir)
 set -u
@@ -16,6 +16,9 @@ build=${1-.} top=${srcdir-.}
 # lib/head and lib/mpi are libraries of their own, which portable.sh checks.
 cl='core row stages draw kernels'
 lib='base device programs queue request set stages host sampler step shard selftest'
+command='rows common bench run accept'
+# The circles that are wanted, one a line: its files in order, without .c. There is none.
+wanted=''
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -32,23 +35,51 @@ includes() {
     done
 }
 
-# Symbols as "defined folder name" and "used folder name"; what lies above all folders is "top".
+# Symbols as "file folder defined name" and "file folder used name"; what lies above all folders is
+# "top". An object whose source has left is none of the build's.
 symbols() {
     # shellcheck disable=SC2086,SC2046 # a program with its flags, and a list of objects
-    ${NM:-nm} -A $(find "$build/lib" -name '*.o' ! -path '*/head/*' ! -path '*/mpi/*') |
-        awk -v top="$build/lib/" '{
-        path = substr($0, length(top) + 1)
-        folder = path ~ /^([.]libs|[^\/]*:)/ ? "top" : path
+    ${NM:-nm} -A $(find "$build/lib" "$build/cli" "$build/bench" -name '*.o' \
+        ! -path '*/head/*' ! -path '*/mpi/*' 2>"$work/errors") |
+        awk -v top="$build/" -v source="$top/" '{
+        file = substr($0, length(top) + 1)
+        sub(/[.]o:.*/, "", file)
+        sub(/[.]libs\//, "", file)
+        sub(/[^\/]*_la-/, "", file)
+        if (file ~ /^(cli|bench)\// && !(file in there))
+            there[file] = (getline line <(source file ".c")) > 0
+        if (file ~ /^(cli|bench)\// && !there[file])
+            next
+        folder = file
+        sub(/^(lib|cli)\//, "", folder)
         sub(/^host\/stages\//, "stages/", folder)
-        if (folder ~ /^host\/([.]libs\/)?[^\/]*-(set|select)[.]o/)
-            folder = "set"
-        sub(/\/.*/, "", folder)
+        sub(/^host\/(set|select)$/, "set/", folder)
+        if (!sub(/\/.*/, "", folder))
+            folder = "top"
         if ($(NF - 1) == "U")
-            print "used", folder, $NF
+            print file, folder, "used", $NF
         else if ($(NF - 1) ~ /^[TDBRC]$/)
-            print "defined", folder, $NF
+            print file, folder, "defined", $NF
     }' | sort -u
 }
+
+# calls FILES: "folder used user file name": which file of the tree, whose names match the pattern,
+# calls which other one.
+calls() {
+    awk -v files="$1" '
+        $1 !~ files { next }
+        $3 == "defined" && $4 !~ /^cls_source_/ { file[$4] = $1; folder[$4] = $2 }
+        $3 == "used" { use[$0] }
+        END {
+            for (u in use) {
+                split(u, p, " ")
+                if (p[4] in file)
+                    print p[2], folder[p[4]], p[1], file[p[4]], p[4]
+            }
+        }' "$work/symbols" | sort
+}
+
+say_calls() { awk '{ print $1, $2, $3 ".c calls " $5 "() of " $4 ".c" }'; }
 
 # The first column must come no earlier in the list than the second.
 upwards() {
@@ -57,64 +88,54 @@ upwards() {
         ($1 in rank) && ($2 in rank) && rank[$2] > rank[$1] { $1 = $2 = ""; print substr($0, 3) }'
 }
 
-calls() {
-    symbols >"$work/symbols"
-    awk '$1 == "defined" && $3 !~ /^cls_source_/ { where[$3] = $2; next }
-         $1 == "defined" { next }
-         { use[$2 " " $3] }
-         END {
-             for (u in use) {
-                 split(u, p, " ")
-                 if (!(p[2] in where)) continue
-                 to = where[p[2]]
-                 print p[1], to, "lib/" p[1] " calls " p[2] "() of lib/" to
-             }
-         }' \
-        "$work/symbols"
-}
-
-# Circles of files that call each other within a folder of lib/, as tsort reports them.
+# Reads "folder used user file name", and prints the files of each circle in order. Two files are in
+# one circle if each reaches the other.
 circles() {
-    # shellcheck disable=SC2046 # a list of objects
-    ${NM:-nm} -A $(find "$build/lib" -name '*clsample_core_la-*.o') |
-        awk -v top="$build/lib/" '{
-        file = substr($0, length(top) + 1)
-        sub(/[.]o:.*/, "", file)
-        sub(/[.]libs\//, "", file)
-        sub(/[^\/]*_la-/, "", file)
-        if ($(NF - 1) == "U")
-            use[file " " $NF]
-        else if ($(NF - 1) ~ /^[TDBRC]$/)
-            where[$NF] = file
-    }
-    END {
-        for (u in use) {
-            split(u, p, " ")
-            from = folder = p[1]
-            to = where[p[2]]
-            sub(/[^\/]*$/, "", folder)
-            if (to != "" && to != from && folder != "" && index(to, folder) == 1)
-                print from, to
-        }
-    }' | sort -u | tsort 2>&1 >/dev/null | sed 's/^tsort: /lib: /'
+    awk '
+        $3 != $4 { reaches[$3, $4] = 1; is[$3]; is[$4] }
+        END {
+            for (via in is) for (a in is) if ((a, via) in reaches)
+                for (b in is) if ((via, b) in reaches) reaches[a, b] = 1
+            for (a in is) {
+                if (!((a, a) in reaches) || a in done) continue
+                for (b in is)
+                    if (((a, b) in reaches) && ((b, a) in reaches)) {
+                        done[b]
+                        print a, b
+                    }
+            }
+        }' | sort | awk '{ of[$1] = of[$1] " " $2 } END { for (a in of) print substr(of[a], 2) }'
 }
 
+# Names the circles that are not wanted, and wanted ones that are not there.
+judge_circles() {
+    printf '%s\n' "$wanted" | sed '/^$/d' | sort >"$work/wanted"
+    sort >"$work/circles"
+    comm -13 "$work/wanted" "$work/circles" | sed 's/^/a circle: /'
+    comm -23 "$work/wanted" "$work/circles" | sed 's/^/a wanted circle is not there: /'
+}
+
+symbols >"$work/symbols"
+if [ ! -s "$work/symbols" ]; then
+    echo "layers: no objects in $build/lib" >&2
+    exit 99
+fi
+calls '^lib/' >"$work/lib"
+calls '^(cli|bench)/' >"$work/command"
 {
     # shellcheck disable=SC2086 # lists of words
     includes lib $lib | upwards "$lib"
     # shellcheck disable=SC2086
     includes cl $cl | upwards "$cl"
-    calls | upwards "$lib"
-    circles
+    # shellcheck disable=SC2086
+    { includes cli $command && includes . bench; } | upwards "$command"
+    say_calls <"$work/lib" | upwards "$lib"
+    say_calls <"$work/command" | upwards "$command"
+    { awk '$1 == $2 && $1 != "top"' "$work/lib" && cat "$work/command"; } | circles | judge_circles
 } | sort -u >"$work/found"
-n=$(wc -l <"$work/symbols")
-if [ "$n" = 0 ]; then
-    echo "layers: no objects in $build/lib" >&2
-    exit 99
-fi
 cat "$work/found"
 [ ! -s "$work/found" ] || {
-    echo 'layers: a folder uses one that comes after it, or files of one call each other' >&2
+    echo 'layers: a folder uses one that comes after it, or files call each other in a circle' >&2
     exit 1
 }
 echo "1 passed, 0 failed"

@@ -15,7 +15,7 @@
 #include "private.h"
 #include "faulty.h"
 #include "faulty_memory.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "step/step.h"
 #include "life.h"
 

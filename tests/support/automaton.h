@@ -5,7 +5,7 @@
 #define TESTS_AUTOMATON_H
 
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 enum { MOST_VOCAB = 3000, MOST_STATES = 12 };
 

@@ -5,7 +5,7 @@
 #define TESTS_BATCH_H
 
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "one_row_host.h"
 #include "step/step.h"
 #include "oracle.h"

@@ -6,7 +6,7 @@
 
 #include "clsample/head.h"
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 /* The code that multiplies: the library's kernel with float16 or float32 weights, or CLBlast. */
 typedef enum layer_product { LAYER_F16, LAYER_F32, LAYER_CLBLAST, LAYER_PRODUCTS } layer_product;

@@ -7,7 +7,7 @@
 
 #include "faulty.h"
 #include "faulty_memory.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 enum { SLOTS = 4, DRAFTS = 3, WORDS = 600, HIDDEN = 16, HEAD_ROWS = 4, TOP = 5, CANDIDATES = 8 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 static int is_token(const one_row *row, int32_t id) { return id >= 0 && (uint32_t)id < row->vocab; }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "oracle.h"
 
 /* ------------------------------------------------------------------------ bans */

@@ -6,7 +6,7 @@
 #define TESTS_SCRIPT_H
 
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 #define SCRIPT_LIFE 120 /* most samples of a request */
 #define SCRIPT_CHANGES 6

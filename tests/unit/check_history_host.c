@@ -3,7 +3,7 @@
  * banned as another project's processor bans them, and what is refused of lists without an array.
  */
 #include "example.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 /* The tokens that DeepSeek-OCR's NoRepeatNGramLogitsProcessor bans after an output, a bit each,
  * by its own formula: it compares slices of a list. */

@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 enum { ROWS = 9, VOCAB = 3000, KEPT = 64, GRANTED = 1000 };
 

@@ -10,7 +10,7 @@
 
 #include "clsample/head.h"
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "sampler/sampler.h"
 #include "shard/shard.h"
 #include "stub_cl.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 enum { VOCAB = 40, ROWS = 4, WORDS = (VOCAB + 31) / 32, REQUESTS = 2 };
 

@@ -8,7 +8,7 @@
 
 #include "base/hooks.h"
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "one_row_host.h"
 
 enum { MOST = 70000, TOP = 20, KEPT = 600, GIVEN = 40 };

@@ -3,7 +3,7 @@
  * distribution is known, and that each token of relaxed texts is the draft where a formula accepts
  * it. drafts.run has requests that are worked out by hand, check_verify_law.c the laws. */
 #include "fixture.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "example.h"
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "oracle.h"
 #include "core/watermark.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "common/inputs.h"
+#include "rows/kinds.h"
 #include "clsample.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Random numbers, rows of logits of kinds that often break samplers, and the three logit types.
  * Shares no code with the library. */
-#ifndef TESTS_INPUTS_H
-#define TESTS_INPUTS_H
+#ifndef CLS_CLI_ROWS_KINDS_H
+#define CLS_CLI_ROWS_KINDS_H
 
 #include <stddef.h>
 #include <stdint.h>
