@@ -143,7 +143,8 @@ static void open_machine(machine *m)
     options.vocab = JSON_VOCAB;
     options.max_rows = ROWS;
     options.slot_count = SLOTS;
-    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY |
+                       CLS_FEATURE_HISTORY | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
     must(cls_sampler_create(m->device.cls, &options, &m->sampler));
     must(cls_readback_create(m->device.cls, SLOTS * sizeof(int32_t), AHEAD, &m->readback));
     make_grammar(m);
