@@ -42,6 +42,7 @@ void sampling_open(sampling *s, model *m, const options *o)
     must(cls_context_create(m->d->context, m->d->id, &context, &s->context),
          "the kernels of clsample");
     cls_sampler_options_init(&sampler);
+    sampler.late_compile = 1; /* requests have any parameters */
     sampler.vocab = vocab;
     sampler.max_rows = s->most * (s->drafts + 1);
     sampler.slot_count = m->slots;
