@@ -23,7 +23,7 @@ long_tests = tests/device/check_shard_contexts \
 	tests/stress/check_verify_law
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
 shape_tests = tests/device/check_tiers tests/scripts/shapes $(texts:.run=)
-package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
+package_tests = tests/package/layers.sh tests/package/recipe.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
 	tests/package/links.sh tests/package/portable.sh tests/package/versions.sh
 short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \

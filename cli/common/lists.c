@@ -146,9 +146,9 @@ static void read_biases(const source *from, json_t *value, const cls_logit_bias 
 /* ------------------------------------------------------------------------ chain */
 
 /* The names of presets and stages, including llama.cpp's names. */
-#define STAGE_IN_TEXT(stage, name, field, on) name ", "
+#define STAGE_IN_TEXT(stage, run, keeps_min, name, field, on) name ", "
 #define STAGE_NAMES CLS_STAGE_TABLE(STAGE_IN_TEXT)
-#define STAGE_NAME(stage, name, field, on) {name, CLS_STAGE_##stage},
+#define STAGE_NAME(stage, run, keeps_min, name, field, on) {name, CLS_STAGE_##stage},
 static const struct name {
     const char *name;
     uint8_t value;

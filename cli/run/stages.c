@@ -137,7 +137,7 @@ static void put(cli_shown *to, const char *format, ...)
 static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
 {
     switch (stage) {
-#define NAME(stage, text, field, on) \
+#define NAME(stage, run, keeps_min, text, field, on) \
     case CLS_STAGE_##stage: \
         to->name = text; \
         break;

@@ -237,25 +237,26 @@
 #define CLS_ARRAY_biases biases
 #define CLS_ARRAY_sequences sequences
 
-/* X(STAGE, name, field, on): the stage's name in messages and in the command's chains, the
- * parameter that messages name, and whether the parameters p turn the stage on for a vocabulary of
- * `vocab`. */
+/* X(STAGE, run, keeps_min, name, field, on): the function of the host, cls_stage_RUN; 1 if at least
+ * min_keep tokens stay; the stage's name in messages and in the command's chains; the parameter
+ * that messages name; whether the parameters p turn the stage on for a vocabulary of `vocab`. */
 #define CLS_STAGE_TABLE(X) \
-    X(TEMPERATURE, "temperature", temperature, p->temperature != 1.0f || p->dynatemp_range > 0.0f) \
-    X(TOP_K, "top-k", top_k, p->top_k > 0 && (uint32_t)p->top_k < vocab) \
-    X(TOP_P, "top-p", top_p, p->top_p < 1.0f) \
-    X(MIN_P, "min-p", min_p, p->min_p > 0.0f) \
-    X(TOP_N_SIGMA, "top-n-sigma", top_n_sigma, p->top_n_sigma > 0.0f) \
-    X(TYPICAL_P, "typical", typical_p, p->typical_p < 1.0f) \
-    X(XTC, "xtc", xtc_probability, p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f) \
-    X(P_LESS, "p-less", p_less, p->p_less != 0) \
-    X(INFILL, "infill", infill, p->infill != 0) \
-    X(TOP_A, "top-a", top_a, p->top_a > 0.0f)
+    X(TEMPERATURE, temperature, 0, "temperature", temperature, \
+      p->temperature != 1.0f || p->dynatemp_range > 0.0f) \
+    X(TOP_K, top_k, 0, "top-k", top_k, p->top_k > 0 && (uint32_t)p->top_k < vocab) \
+    X(TOP_P, top_p, 1, "top-p", top_p, p->top_p < 1.0f) \
+    X(MIN_P, min_p, 1, "min-p", min_p, p->min_p > 0.0f) \
+    X(TOP_N_SIGMA, top_n_sigma, 1, "top-n-sigma", top_n_sigma, p->top_n_sigma > 0.0f) \
+    X(TYPICAL_P, typical_p, 0, "typical", typical_p, p->typical_p < 1.0f) \
+    X(XTC, xtc, 0, "xtc", xtc_probability, p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f) \
+    X(P_LESS, p_less, 1, "p-less", p_less, p->p_less != 0) \
+    X(INFILL, infill, 0, "infill", infill, p->infill != 0) \
+    X(TOP_A, top_a, 1, "top-a", top_a, p->top_a > 0.0f)
 /* clang-format on */
 
 /* The number of stages that a chain can contain, and the first number that is not a stage. */
 enum {
-#define CLS_STAGE_COUNTED(stage, name, field, on) CLS_STAGE_COUNTED_##stage,
+#define CLS_STAGE_COUNTED(stage, run, keeps_min, name, field, on) CLS_STAGE_COUNTED_##stage,
     CLS_STAGE_TABLE(CLS_STAGE_COUNTED)
 #undef CLS_STAGE_COUNTED
         CLS_STAGE_COUNT,
@@ -266,7 +267,7 @@ enum {
 static inline int cls_stage_is_on(unsigned stage, const cls_params *p, uint32_t vocab)
 {
     switch (stage) {
-#define CLS_STAGE_IS_ON(stage, name, field, on) \
+#define CLS_STAGE_IS_ON(stage, run, keeps_min, name, field, on) \
     case CLS_STAGE_##stage: \
         return on;
         CLS_STAGE_TABLE(CLS_STAGE_IS_ON)

@@ -2,23 +2,15 @@
 /* The chain on the host: runs its stages, one after the other, on the set of the row. */
 #include "host/host.h"
 
+#define ROW(stage, run, keeps_min, name, field, on) \
+    [CLS_STAGE_##stage] = {cls_stage_##run, keeps_min},
 static const struct {
     cls_stage_run *run;
     int keeps_min; /* 1: at least min_keep tokens stay */
-} stages[CLS_STAGES] = {
-    [CLS_STAGE_TEMPERATURE] = {cls_stage_temperature, 0},
-    [CLS_STAGE_TOP_K] = {cls_stage_top_k, 0},
-    [CLS_STAGE_TOP_P] = {cls_stage_top_p, 1},
-    [CLS_STAGE_MIN_P] = {cls_stage_min_p, 1},
-    [CLS_STAGE_TOP_N_SIGMA] = {cls_stage_top_n_sigma, 1},
-    [CLS_STAGE_TYPICAL_P] = {cls_stage_typical_p, 0},
-    [CLS_STAGE_XTC] = {cls_stage_xtc, 0},
-    [CLS_STAGE_P_LESS] = {cls_stage_p_less, 1},
-    [CLS_STAGE_INFILL] = {cls_stage_infill, 0},
-    [CLS_STAGE_TOP_A] = {cls_stage_top_a, 1},
-    [CLS_STAGE_MIROSTAT_1] = {cls_stage_mirostat_1, 0},
-    [CLS_STAGE_MIROSTAT_2] = {cls_stage_mirostat_2, 0},
-};
+} stages[CLS_STAGES] = {[CLS_STAGE_MIROSTAT_1] = {cls_stage_mirostat_1, 0},
+                        [CLS_STAGE_MIROSTAT_2] = {cls_stage_mirostat_2, 0},
+                        CLS_STAGE_TABLE(ROW)};
+#undef ROW
 
 void cls_chain_run(cls_sampled *w)
 {

@@ -281,9 +281,10 @@ void cls_upper(cls_sampled *w, int32_t first, int32_t last);
  * keeps; a stage that drops others drops these itself. If infill keeps none, trace.status says why.
  */
 typedef uint32_t cls_stage_run(cls_sampled *w);
-cls_stage_run cls_stage_temperature, cls_stage_top_k, cls_stage_top_p, cls_stage_min_p,
-    cls_stage_top_n_sigma, cls_stage_typical_p, cls_stage_xtc, cls_stage_p_less, cls_stage_infill,
-    cls_stage_top_a, cls_stage_mirostat_1, cls_stage_mirostat_2;
+#define CLS_STAGE_DECLARED(stage, run, keeps_min, name, field, on) cls_stage_run cls_stage_##run;
+CLS_STAGE_TABLE(CLS_STAGE_DECLARED)
+#undef CLS_STAGE_DECLARED
+cls_stage_run cls_stage_mirostat_1, cls_stage_mirostat_2;
 
 /* Runs the chain over the row. */
 void cls_chain_run(cls_sampled *w);

@@ -19,7 +19,7 @@ cls_status cls_chain_stages(int32_t chain, uint8_t stages[CLS_CHAIN_LENGTH])
 }
 
 static const char *const stage_field[] = {
-#define STAGE_FIELD(stage, name, field, on) [CLS_STAGE_##stage] = #field,
+#define STAGE_FIELD(stage, run, keeps_min, name, field, on) [CLS_STAGE_##stage] = #field,
     CLS_STAGE_TABLE(STAGE_FIELD)};
 
 /* Checks the chain. Fails if a custom one has an unknown stage or a stage twice, or lacks a stage

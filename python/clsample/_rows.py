@@ -26,13 +26,14 @@ from ._request import Request
 from ._results import Step
 from ._sampler import Sampler
 from ._structs import RANGES, Filler, ids, integer, logit_type, new, real
-from ._types import Ids, Params, RowStatus
+from ._types import BY_PHASE, Ids, Params, RowStatus
 
-# The parameters that need no history of tokens.
-NUMBERS = (
-    "temperature top_k top_p min_p typical_p top_n_sigma top_a p_less xtc_probability "
-    "xtc_threshold dynatemp_range dynatemp_exponent min_keep chain"
-).split()
+# The truncations that need neither a history of tokens nor tables.
+NUMBERS = [
+    name
+    for name in BY_PHASE
+    if name not in ("infill", "stages") and not name.endswith("_penalty")
+]
 _fill = Filler("cls_params", "sample()", [*NUMBERS, "stages", "seed", "stream"])
 _fill.names = [*NUMBERS, "seed", "position", "device", "dtype", "return_status", "return_seed"]
 _fill_draw = Filler("cls_host_candidates", "draw()", "seed stream position draw vocab".split())
@@ -63,10 +64,10 @@ def sample(
     logits      [rows, vocab], or [vocab] for one row, of float32, float16 or bfloat16: an array of
                 NumPy, torch (on the CPU), pyopencl or this package
     temperature, top_k, top_p, min_p
-                as the parameters of a request: a number, or one for each row. Also typical_p,
-                top_n_sigma, top_a, p_less, xtc_probability, xtc_threshold, dynatemp_range,
-                dynatemp_exponent, min_keep; and chain, for all rows. There are no penalties: they
-                need the history of a request.
+                as the parameters of a request: a number, or one for each row. Also the other
+                truncations but infill, such as typical_p, xtc_probability and dynatemp_range;
+                min_keep; and chain, for all rows. There are no penalties: they need the history of
+                a request.
     seed        None: drawn from the system at each call. A number: row r draws from stream r of
                 this seed, so that a token depends on its place in the batch. An array [rows]: row r
                 draws from stream 0 of its own seed, in any batch.

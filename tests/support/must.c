@@ -106,7 +106,7 @@ one_result host_result(const one_row *row)
 /* Sets a chain of stages by their names, which commas divide. */
 static void set_stages(cls_params *p, char *names)
 {
-#define NAME(stage, name, field, on) [CLS_STAGE_##stage] = name,
+#define NAME(stage, run, keeps_min, name, field, on) [CLS_STAGE_##stage] = name,
     static const char *const stages[] = {"end", CLS_STAGE_TABLE(NAME)};
 #undef NAME
     uint32_t n = 0;
