@@ -46,7 +46,7 @@ _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-def _tensor(capsule: Any) -> Tensor:
+def tensor_of(capsule: Any) -> Tensor:
     return Tensor.from_address(_pointer_of(capsule, b"dltensor"))
 
 
@@ -54,7 +54,7 @@ class _Memory:
     """What a NumPy array has as its base: it keeps the capsule."""
 
     def __init__(self, capsule: Any, shape: Tuple[int, ...], strides: Any, kind: str) -> None:
-        tensor = _tensor(capsule)
+        tensor = tensor_of(capsule)
         self.capsule = capsule
         self.__array_interface__ = {
             "version": 3,
@@ -79,7 +79,7 @@ def load(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
         capsule = value.__dlpack__()
     except (BufferError, RuntimeError, TypeError) as error:
         raise TypeError(f"{name} cannot be read: {error}") from None
-    tensor = _tensor(capsule)
+    tensor = tensor_of(capsule)
     kind, sizes = KINDS.get(tensor.code, ("", ()))
     if tensor.bits not in sizes or tensor.lanes != 1:
         raise TypeError(f"{name} has elements of DLPack's type {tensor.code}, {tensor.bits} bits")
@@ -96,7 +96,7 @@ def save(array: np.ndarray[Any, Any], elements: Any) -> Any:
     """A capsule of a NumPy array. elements: "bfloat16" if the array has its bits."""
     capsule = array.__dlpack__()
     if isinstance(elements, str):
-        _tensor(capsule).code = BFLOAT
+        tensor_of(capsule).code = BFLOAT
     return capsule
 
 

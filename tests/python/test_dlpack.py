@@ -32,7 +32,7 @@ class Producer:
             code, array = _dlpack.BOOL, array.view(np.uint8)  # NumPy 1.24 refuses bool
         capsule = _dlpack.save(array, self.elements)
         if code is not None:
-            _dlpack._tensor(capsule).code = code
+            _dlpack.tensor_of(capsule).code = code
         return capsule
 
 
