@@ -33,7 +33,7 @@ for file in $(git grep -lE "$pattern" -- lib cl cli python include packaging); d
         case " $words " in
         *" $stem "*) passed=$((passed + 1)) ;;
         *)
-            echo "recipe: $file names $words, but HACKING.md, \"Adding a truncation\", does not name it"
+            echo "recipe: $file names one of $words, but HACKING.md does not name that file"
             failed=$((failed + 1))
             ;;
         esac
