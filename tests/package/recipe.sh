@@ -12,9 +12,12 @@ if ! git ls-files --error-unmatch HACKING.md >/dev/null 2>&1; then
     exit 77
 fi
 # The last row of CLS_STAGE_TABLE: its stage, its function and its parameter.
-row=$(awk '/define CLS_STAGE_TABLE/ { on = 1 } on && /X\(/ { last = $0 } on && !/\\$/ { print last; exit }' \
-    lib/base/param_table.h)
-words=$(echo "$row" | sed -n 's/^ *X(\([A-Z0-9_]*\), \([a-z0-9_]*\), [01], "[^"]*", \([a-z0-9_]*\),.*/\1 \2 \3/p')
+row=$(awk '/define CLS_STAGE_TABLE/ { on = 1 }
+    on && /X\(/ { last = $0 }
+    on && !/\\$/ { print last; exit }' lib/base/param_table.h)
+word='\([a-z0-9_]*\)'
+words=$(echo "$row" |
+    sed -n "s/^ *X(\([A-Z0-9_]*\), $word, [01], \"[^\"]*\", $word,.*/\1 \2 \3/p")
 if [ -z "$words" ]; then
     echo "recipe: the last row of CLS_STAGE_TABLE is not found" >&2
     exit 1
