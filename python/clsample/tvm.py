@@ -12,9 +12,9 @@ runtime is loaded.
     sampler.sample(clsample.tvm.array(context, logits), requests,
                    tokens=clsample.tvm.array(context, tokens))    # an int32 Tensor of TVM's
 
-The OpenCL context and the queue are TVM's own. The queue is in order: a step runs behind the kernels
-that compute its logits, and before those that TVM enqueues later. Nothing waits, and the host reads
-nothing.
+The OpenCL context and the queue are TVM's own. The queue is in order: a step runs behind the
+kernels that compute its logits, and before those that TVM enqueues later. Nothing waits, and the
+host reads nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def array(context: Context, tensor: Any) -> DeviceArray:
     """
     device = getattr(tensor, "__dlpack_device__", lambda: (None, 0))()
     if device[0] != _dlpack.OPENCL:
-        raise TypeError(f"tensor must be a tvm.runtime.Tensor on OpenCL, not {type(tensor).__name__}")
+        kind = type(tensor).__name__
+        raise TypeError(f"tensor must be a tvm.runtime.Tensor on OpenCL, not {kind}")
     index, library = getattr(context, "_tvm", (None, None))
     if index != device[1] or _queue(device[1], library) != context.queue.int_ptr:
         raise ValueError(
@@ -78,7 +79,7 @@ def array(context: Context, tensor: Any) -> DeviceArray:
         )
     capsule = tensor.__dlpack__()
     found = _dlpack.tensor_of(capsule)
-    kind, sizes = _dlpack.KINDS.get(found.code, ("", ()))
+    elements, sizes = _dlpack.KINDS.get(found.code, ("", ()))
     if found.bits not in sizes or found.lanes != 1 or not found.data:
         raise TypeError(f"tensor has elements of DLPack's type {found.code}, {found.bits} bits")
     shape = tuple(found.shape[: found.ndim])
@@ -97,7 +98,7 @@ def array(context: Context, tensor: Any) -> DeviceArray:
     result = context.array(
         pyopencl.Buffer.from_int_ptr(mem.int_ptr, retain=True),
         shape,
-        "bfloat16" if found.code == _dlpack.BFLOAT else np.dtype(f"{kind}{found.bits // 8}"),
+        "bfloat16" if found.code == _dlpack.BFLOAT else np.dtype(f"{elements}{found.bits // 8}"),
         offset=found.byte_offset,
         row_stride=strides[0] if several else None,
     )
