@@ -8,7 +8,7 @@ runtime is loaded.
     context = clsample.tvm.from_device(device)
     sampler = context.sampler(vocab, rows)
     requests = [sampler.begin(temperature=0.8, seed=seed) for seed in range(rows)]
-    logits = vm["decode"](...)                                    # a tvm.runtime.Tensor [rows, vocab]
+    logits = vm["decode"](...)                                 # a tvm.runtime.Tensor [rows, vocab]
     sampler.sample(clsample.tvm.array(context, logits), requests,
                    tokens=clsample.tvm.array(context, tokens))    # an int32 Tensor of TVM's
 
