@@ -134,12 +134,12 @@ function declare(line,    name, part, type, n, i) {
                 comment = "/** See #" structure "::" name ". */\n"
             line = type part[n]
         }
-    } else if (match(line, /^(CLS_INIT_FUNCTION\(|static inline void )cls_[a-z_]+/)) {
+    } else if (match(line, /^(CLS_INIT_FUNCTION\(|static inline cls_status )cls_[a-z_]+/)) {
         name = substr(line, 1, RLENGTH)
         gsub(/.*[ (]|_init$/, "", name)
         comment = "/** Sets the defaults of a " name ": see \"Growth\" in clsample.h. */\n"
         if (line ~ /^CLS/)
-            line = "static inline void " name "_init(" name " *object);"
+            line = "static inline cls_status " name "_init(" name " *object);"
     } else if (line ~ /^(CLS_[A-Z_]*API|#define)/) {
         if (comment == "")
             comment = shared

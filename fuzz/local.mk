@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 # README.md describes the targets. Each is a test, too: it replays the inputs that are kept.
 fuzz_engine = fuzz/replay.c fuzz/files.c
-fuzz_host = fuzz/checkpoint fuzz/container fuzz/grammar
+fuzz_host = fuzz/checkpoint fuzz/container fuzz/grammar fuzz/saved_grammar
 fuzz_checkpoint_SOURCES = fuzz/checkpoint.c $(fuzz_engine)
 fuzz_checkpoint_LDADD =
 fuzz_container_SOURCES = fuzz/container.c $(fuzz_engine)
 fuzz_container_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 fuzz_grammar_SOURCES = fuzz/grammar.c $(fuzz_engine)
 fuzz_grammar_LDADD = libclsample_internal.la $(OPENCL_LIBS)
+fuzz_saved_grammar_SOURCES = fuzz/saved_grammar.c $(fuzz_engine)
+fuzz_saved_grammar_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 if BUILD_COMMAND
 fuzz_host += fuzz/npy fuzz/params fuzz/texts
 fuzz_cli = fuzz/cli.c cli/common/memory.c cli/common/options.c cli/common/lists.c cli/common/print.c

@@ -178,7 +178,6 @@ CLS_MPI_API CLS_WARN_UNUSED cls_status cls_mpi_gather(cls_mpi *mpi, cl_command_q
  * Without an open step it does nothing and returns CLS_OK. */
 CLS_MPI_API cls_status cls_mpi_abandon(cls_mpi *mpi);
 
-/* Sets the defaults, as cls_struct_init() does for the structs of libclsample. */
 static inline cls_status cls_mpi_options_init(cls_mpi_options *options)
 {
     memset(options, 0, sizeof *options);

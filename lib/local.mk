@@ -13,7 +13,7 @@ library_sources = \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c lib/programs/proved.c \
 	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
 	lib/queue/events.c lib/queue/arguments.c lib/queue/pointers.c lib/queue/buffers.c lib/queue/readback.c \
-	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/history.c lib/request/logarithm.c lib/request/grammar.c \
+	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/history.c lib/request/logarithm.c lib/request/grammar.c lib/request/grammar_saved.c \
 	lib/host/host.c lib/host/state.c lib/host/text.c lib/host/slot.c lib/host/adjust.c lib/host/select.c lib/host/set.c \
 	lib/host/stages/infill.c lib/host/stages/min_p.c lib/host/stages/mirostat.c \
 	lib/host/stages/p_less.c lib/host/stages/temperature.c lib/host/stages/top_a.c \

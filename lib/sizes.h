@@ -22,6 +22,7 @@
     X(cls_params, post_thinking) \
     X(cls_grammar_options, max_bytes) \
     X(cls_grammar_info, digest) \
+    X(cls_saved_grammar, max_bytes) \
     X(cls_step, outputs) \
     X(cls_outputs, kept_set) \
     X(cls_logprobs_call, given) \

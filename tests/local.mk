@@ -16,7 +16,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_goldens tests/unit/che
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
-	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host \
+	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host tests/unit/check_grammar_saved \
 	tests/unit/check_overlap_host tests/unit/check_select tests/unit/check_host_threads
 long_tests = tests/device/check_shard_contexts \
 	tests/device/check_tiers tests/device/check_binaries \

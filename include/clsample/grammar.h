@@ -74,6 +74,50 @@ CLS_INIT_FUNCTION(cls_grammar_info)
 CLS_API CLS_WARN_UNUSED cls_status cls_grammar_create(const cls_grammar_options *options,
                                                       cls_grammar **grammar);
 
+/* Writes a grammar to bytes, from which cls_grammar_load() makes it again, in another process or on
+ * another machine: a program with a tokenizer makes grammars, and a server loads them.
+ * vocabulary: uint8 [32], which names the tokens that the ids stand for, such as
+ * cls_vocabulary_digest() gives; NULL: nothing does. *size: on entry the size of `out` in bytes, on
+ * return that of the grammar: 100 bytes, 4 for each id of the vocabulary and each state, and 8 for
+ * each transition of a class. If `out` is NULL only the size is returned. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is the size that is needed.
+ */
+CLS_API CLS_WARN_UNUSED cls_status cls_grammar_save(const cls_grammar *grammar,
+                                                    const uint8_t *vocabulary, void *out,
+                                                    size_t *size);
+
+/* A grammar that was saved. */
+typedef struct cls_saved_grammar {
+    size_t struct_size;
+    const void *bytes; /* [size] */
+    size_t size;       /* of the bytes */
+
+    /* uint8 [32]: the tokens that the ids must stand for. NULL (default): any. A grammar that was
+     * saved without them, or for others, is refused. */
+    const uint8_t *vocabulary;
+    uint64_t max_bytes; /* as in cls_grammar_options */
+} cls_saved_grammar;
+
+CLS_INIT_FUNCTION(cls_saved_grammar)
+
+/* Makes a saved grammar again; its digest is the same. The bytes are checked, whoever made them,
+ * and are not needed afterwards. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, of a format that this version does
+ * not read, or of another vocabulary, or the grammar would take more than max_bytes;
+ * CLS_OUT_OF_MEMORY.
+ */
+CLS_API CLS_WARN_UNUSED cls_status cls_grammar_load(const cls_saved_grammar *saved,
+                                                    cls_grammar **grammar);
+
+/* Writes a name of a vocabulary to `digest`, uint8 [32]: the SHA-256 of the text of each id, from 0
+ * on, behind its length as a uint32 in little-endian order. A token without a text, such as a
+ * special one, has the length 0. texts: [vocab], lengths: [vocab], in bytes. Any thread may call
+ * this.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_vocabulary_digest(const void *const *texts,
+                                                         const uint32_t *lengths, uint32_t vocab,
+                                                         uint8_t *digest);
+
 /* Releases a grammar. Requests that use it continue. NULL does nothing. Any thread may call this.
  */
 CLS_API void cls_grammar_destroy(cls_grammar *grammar);

@@ -163,7 +163,6 @@ CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_logits(cls_head *head, cl_comma
                                                         const cls_head_call *call, cl_uint n_wait,
                                                         const cl_event *wait, cl_event *done);
 
-/* Sets the defaults, as cls_struct_init() does for the structs of libclsample. */
 static inline cls_status cls_head_options_init(cls_head_options *options)
 {
     memset(options, 0, sizeof *options);
@@ -173,7 +172,6 @@ static inline cls_status cls_head_options_init(cls_head_options *options)
     return CLS_OK;
 }
 
-/* Likewise. */
 static inline cls_status cls_head_call_init(cls_head_call *call)
 {
     memset(call, 0, sizeof *call);

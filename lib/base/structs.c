@@ -31,6 +31,7 @@
     X(cls_params, CLS_PARAMS(PARAM, ) CLS_PARAMS_WITHOUT_OPTION(PARAM, )) \
     X(cls_grammar_options, .max_bytes = UINT64_C(1) << 28) \
     X(cls_grammar_info, ) \
+    X(cls_saved_grammar, .max_bytes = UINT64_C(1) << 28) \
     X(cls_step, .invalid_token = -1) \
     X(cls_outputs, ) \
     X(cls_logprobs_call, ) \

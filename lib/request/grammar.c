@@ -4,36 +4,11 @@
  * The classes are refined state by state: the ids of one class with the same next state become a
  * class of their own, unless the state has all ids of their class. Each transition costs one
  * look-up in a table of hashes. */
-#include "request/request.h"
+#include "request/maker.h"
 
 #include <stdlib.h>
 
-enum { NEVER = 0, ENDS = 1, FIRST_CLASS = 2 }; /* classes: no state allows it; an end id */
-
-/* A grammar while it is made. */
-typedef struct grammar_maker {
-    cls_grammar_options o;
-    uint32_t most;      /* classes: one for each id, and one that an id enters before its own, where
-                           it was alone, is unused */
-    uint8_t *is_end;    /* [vocab] */
-    uint32_t *class_of; /* [vocab] */
-    uint32_t *size;     /* [most] the number of ids of a class */
-    uint32_t *renamed;  /* [most] unused classes; then the final numbers */
-    struct class_key {
-        uint32_t state, from, next, to; /* state: plus 1, or 0 if the entry was never used */
-    } * key; /* [keys] where ids of a class go that have this next state */
-    uint32_t keys, classes;
-
-    uint64_t *offsets; /* [states + 1] of the transitions by class */
-    uint32_t *pairs;   /* class and next state of each */
-    uint64_t n_pairs, pairs_size;
-    uint32_t *set;    /* [states] the bitmap of a state plus 1, or 0 */
-    uint32_t *owner;  /* [bitmaps] a state that has it */
-    uint32_t *lookup; /* [lookups] bitmaps plus 1, by hash */
-    uint32_t bitmaps, lookups;
-} maker;
-
-static cls_status no_grammar_memory(void) { return cls_no_memory("a grammar"); }
+cls_status cls_no_grammar_memory(void) { return cls_no_memory("a grammar"); }
 
 /* ---------------------------------------------------------------------- checks */
 
@@ -65,7 +40,7 @@ static cls_status check_grammar_numbers(const cls_grammar_options *o)
     return CLS_OK;
 }
 
-static cls_status check_end_ids(maker *m)
+static cls_status check_end_ids(cls_grammar_maker *m)
 {
     const cls_ids *const end = &m->o.end_ids;
     for (uint32_t i = 0; i < end->count; i++) {
@@ -78,13 +53,13 @@ static cls_status check_end_ids(maker *m)
     return CLS_OK;
 }
 
-static int is_final(const maker *m, uint32_t s)
+static int is_final(const cls_grammar_maker *m, uint32_t s)
 {
     return m->o.final_states != NULL && m->o.final_states[s] != 0;
 }
 
 /* Fails if a state or a transition of it is invalid. */
-static cls_status check_grammar_state(const maker *m, uint32_t s)
+static cls_status check_grammar_state(const cls_grammar_maker *m, uint32_t s)
 {
     const cls_grammar_options *const o = &m->o;
     const uint64_t first = o->offsets[s], last = o->offsets[s + 1];
@@ -117,7 +92,7 @@ static cls_status check_grammar_state(const maker *m, uint32_t s)
     return CLS_OK;
 }
 
-static cls_status check_grammar_states(maker *m)
+static cls_status check_grammar_states(cls_grammar_maker *m)
 {
     cls_status status = check_end_ids(m);
     for (uint32_t s = 0; s < m->o.states && status == CLS_OK; s++)
@@ -137,50 +112,51 @@ static uint32_t power_of_two(uint64_t least)
 
 /* Returns the class of those ids of a class that go from a state to the next one. `unused` is the
  * number of unused classes. */
-static uint32_t class_to(maker *m, uint32_t state, uint32_t from, uint32_t next, uint32_t *unused)
+static uint32_t class_to(cls_grammar_maker *m, uint32_t state, uint32_t from, uint32_t next,
+                         uint32_t *unused)
 {
     uint32_t at = (uint32_t)(cls_hash_word(cls_hash_word(1, from), next) >> 32);
     for (;; at++) {
-        struct class_key *const key = &m->key[at & (m->keys - 1)];
+        struct cls_class_key *const key = &m->key[at & (m->keys - 1)];
         if (key->state == state + 1 && key->from == from && key->next == next)
             return key->to;
         if (key->state == state + 1)
             continue;
-        *key = (struct class_key){state + 1, from, next, m->renamed[--*unused]};
+        *key = (struct cls_class_key){state + 1, from, next, m->renamed[--*unused]};
         return key->to;
     }
 }
 
 /* Divides the ids into classes. A class whose last id leaves is used again, which is safe within a
  * state, since each id has at most one transition there. */
-static void refine(maker *m)
+static void refine(cls_grammar_maker *m)
 {
     const cls_grammar_options *const o = &m->o;
     uint32_t unused = 0;
-    for (uint32_t i = m->most; i-- > FIRST_CLASS;)
+    for (uint32_t i = m->most; i-- > CLS_CLASS_FIRST;)
         m->renamed[unused++] = i;
     for (uint32_t id = 0; id < o->vocab; id++)
-        m->size[m->class_of[id] = m->is_end[id] ? ENDS : NEVER]++;
+        m->size[m->class_of[id] = m->is_end[id] ? CLS_CLASS_ENDS : CLS_CLASS_NEVER]++;
     for (uint32_t s = 0; s < o->states; s++)
         for (uint64_t i = o->offsets[s]; i < o->offsets[s + 1]; i++) {
             uint32_t *const id_class = &m->class_of[o->ids[i]], from = *id_class;
             m->size[ *id_class = class_to(m, s, from, o->next[i], &unused)]++;
-            if (--m->size[from] == 0 && from >= FIRST_CLASS)
+            if (--m->size[from] == 0 && from >= CLS_CLASS_FIRST)
                 m->renamed[unused++] = from;
         }
 }
 
 /* Numbers the classes by their lowest ids, so that equal automata have equal words. */
-static void number_classes(maker *m)
+static void number_classes(cls_grammar_maker *m)
 {
     const uint32_t vocab = m->o.vocab;
     memset(m->renamed, 0, m->most * sizeof *m->renamed);
-    m->classes = FIRST_CLASS;
+    m->classes = CLS_CLASS_FIRST;
     for (uint32_t id = 0; id < vocab; id++) {
         uint32_t *const number = &m->renamed[m->class_of[id]];
-        if (m->class_of[id] >= FIRST_CLASS && *number == 0)
+        if (m->class_of[id] >= CLS_CLASS_FIRST && *number == 0)
             *number = m->classes++;
-        m->class_of[id] = m->class_of[id] < FIRST_CLASS ? m->class_of[id] : *number;
+        m->class_of[id] = m->class_of[id] < CLS_CLASS_FIRST ? m->class_of[id] : *number;
     }
     memset(m->size, 0, m->most * sizeof *m->size);
     for (uint32_t id = 0; id < vocab; id++)
@@ -189,7 +165,7 @@ static void number_classes(maker *m)
 
 /* ----------------------------------------------------------------- transitions */
 
-static int add_pair(maker *m, uint32_t id_class, uint32_t next)
+static int add_pair(cls_grammar_maker *m, uint32_t id_class, uint32_t next)
 {
     if (m->n_pairs == m->pairs_size) {
         const uint64_t size = m->pairs_size * 2 + 1024;
@@ -206,15 +182,15 @@ static int add_pair(maker *m, uint32_t id_class, uint32_t next)
 
 /* Makes the transitions by class. A state has all ids of a class or none, and the lowest id of each
  * comes first, so that the classes ascend. */
-static int make_pairs(maker *m)
+static int make_pairs(cls_grammar_maker *m)
 {
     const cls_grammar_options *const o = &m->o;
     int fits = 1;
     for (uint32_t s = 0; s < o->states && fits; s++) {
-        uint32_t latest = ENDS;
+        uint32_t latest = CLS_CLASS_ENDS;
         m->offsets[s] = m->n_pairs;
         if (is_final(m, s))
-            fits = add_pair(m, ENDS, CLS_GRAMMAR_ENDED);
+            fits = add_pair(m, CLS_CLASS_ENDS, CLS_GRAMMAR_ENDED);
         for (uint64_t i = o->offsets[s]; i < o->offsets[s + 1] && fits; i++)
             if (m->class_of[o->ids[i]] > latest) {
                 latest = m->class_of[o->ids[i]];
@@ -228,7 +204,7 @@ static int make_pairs(maker *m)
 /* ------------------------------------------------------------------------ sets */
 
 /* Returns the number of ids that a state allows. */
-static uint32_t ids_of(const maker *m, uint32_t s)
+static uint32_t ids_of(const cls_grammar_maker *m, uint32_t s)
 {
     uint32_t n = 0;
     for (uint64_t i = m->offsets[s]; i < m->offsets[s + 1]; i++)
@@ -236,7 +212,7 @@ static uint32_t ids_of(const maker *m, uint32_t s)
     return n;
 }
 
-static int same_set(const maker *m, uint32_t a, uint32_t b)
+static int same_set(const cls_grammar_maker *m, uint32_t a, uint32_t b)
 {
     const uint64_t n = m->offsets[a + 1] - m->offsets[a];
     uint64_t i = 0;
@@ -248,7 +224,7 @@ static int same_set(const maker *m, uint32_t a, uint32_t b)
 }
 
 /* Finds the bitmap of a state, or makes it the owner of a new one. */
-static void find_set(maker *m, uint32_t s)
+static void find_set(cls_grammar_maker *m, uint32_t s)
 {
     uint64_t hash = 1;
     for (uint64_t i = m->offsets[s]; i < m->offsets[s + 1]; i++)
@@ -266,7 +242,7 @@ static void find_set(maker *m, uint32_t s)
     }
 }
 
-static int find_sets(maker *m)
+static int find_sets(cls_grammar_maker *m)
 {
     uint32_t large = 0;
     for (uint32_t s = 0; s < m->o.states; s++)
@@ -289,12 +265,12 @@ typedef struct grammar_parts {
     uint64_t class_of, members, states, pairs, bitmaps, end;
 } grammar_parts;
 
-static grammar_parts parts_of_grammar(const maker *m)
+static grammar_parts parts_of_grammar(const cls_grammar_maker *m)
 {
     grammar_parts p;
     p.class_of = CLS_GRAMMAR_HEADER;
     p.members = p.class_of + m->o.vocab;
-    p.states = p.members + m->classes + 1 + (m->o.vocab - m->size[NEVER]);
+    p.states = p.members + m->classes + 1 + (m->o.vocab - m->size[CLS_CLASS_NEVER]);
     p.pairs = p.states + 2 * ((uint64_t)m->o.states + 1);
     p.bitmaps = p.pairs + 2 * m->n_pairs;
     p.end = p.bitmaps + (uint64_t)m->bitmaps * state_bitmap(m->o.vocab);
@@ -302,18 +278,18 @@ static grammar_parts parts_of_grammar(const maker *m)
 }
 
 /* Writes where the ids of each class begin, and the ids. */
-static void write_members(maker *m, uint32_t *g, uint32_t at)
+static void write_members(cls_grammar_maker *m, uint32_t *g, uint32_t at)
 {
     uint32_t *const begin = g + at, next = at + m->classes + 1;
     uint32_t *const room = m->renamed; /* where the next id of a class goes */
     uint32_t end = next;
     for (uint32_t c = 0; c < m->classes; c++) {
         begin[c] = room[c] = end;
-        end += c != NEVER ? m->size[c] : 0;
+        end += c != CLS_CLASS_NEVER ? m->size[c] : 0;
     }
     begin[m->classes] = end;
     for (uint32_t id = 0; id < m->o.vocab; id++)
-        if (m->class_of[id] != NEVER)
+        if (m->class_of[id] != CLS_CLASS_NEVER)
             g[room[m->class_of[id]]++] = id;
 }
 
@@ -326,7 +302,7 @@ static void mark_members(const uint32_t *g, uint32_t state, uint32_t *bitmap)
             bitmap[g[k] / 32] |= 1u << (g[k] % 32);
 }
 
-static void write_grammar(maker *m, const grammar_parts *p, uint32_t *g)
+static void write_grammar(cls_grammar_maker *m, const grammar_parts *p, uint32_t *g)
 {
     g[CLS_GRAMMAR_STATES] = m->o.states;
     g[CLS_GRAMMAR_CLASS_OF] = (uint32_t)p->class_of;
@@ -346,8 +322,7 @@ static void write_grammar(maker *m, const grammar_parts *p, uint32_t *g)
         mark_members(g, m->owner[i], g + p->bitmaps + (size_t)i * state_bitmap(m->o.vocab));
 }
 
-/* The digest is of the classes and the transitions, whatever else the words are. */
-static void hash_words(cls_sha256 *hash, const uint32_t *words, uint64_t n)
+void cls_hash_words(cls_sha256 *hash, const uint32_t *words, uint64_t n)
 {
     uint8_t bytes[256 * 4];
     for (uint64_t i = 0; i < n;) {
@@ -359,28 +334,28 @@ static void hash_words(cls_sha256 *hash, const uint32_t *words, uint64_t n)
     }
 }
 
-static void digest_grammar(const maker *m, uint8_t digest[CLS_DIGEST_SIZE])
+void cls_maker_digest(const cls_grammar_maker *m, uint8_t digest[CLS_DIGEST_SIZE])
 {
     const uint32_t head[] = {m->o.vocab, m->o.states};
     cls_sha256 hash;
     cls_sha256_init(&hash);
-    hash_words(&hash, head, 2);
-    hash_words(&hash, m->class_of, m->o.vocab);
+    cls_hash_words(&hash, head, 2);
+    cls_hash_words(&hash, m->class_of, m->o.vocab);
     for (uint32_t s = 0; s < m->o.states; s++) {
         const uint32_t n = (uint32_t)(m->offsets[s + 1] - m->offsets[s]);
-        hash_words(&hash, &n, 1);
-        hash_words(&hash, m->pairs + 2 * m->offsets[s], 2 * (uint64_t)n);
+        cls_hash_words(&hash, &n, 1);
+        cls_hash_words(&hash, m->pairs + 2 * m->offsets[s], 2 * (uint64_t)n);
     }
     cls_sha256_final(&hash, digest);
 }
 
 /* -------------------------------------------------------------------- creation */
 
-static int allocate_maker(maker *m)
+int cls_maker_allocate(cls_grammar_maker *m)
 {
     const size_t vocab = m->o.vocab, states = m->o.states;
     m->keys = power_of_two(2 * (uint64_t)vocab);
-    m->most = FIRST_CLASS + m->o.vocab + 1;
+    m->most = CLS_CLASS_FIRST + m->o.vocab + 1;
     m->is_end = calloc(vocab, sizeof *m->is_end);
     m->class_of = malloc(vocab * sizeof *m->class_of);
     m->size = calloc(m->most, sizeof *m->size);
@@ -392,7 +367,7 @@ static int allocate_maker(maker *m)
            m->key != NULL && m->offsets != NULL && m->set != NULL;
 }
 
-static void free_maker(maker *m)
+void cls_maker_free(cls_grammar_maker *m)
 {
     void *const all[] = {m->is_end,  m->class_of, m->size, m->renamed, m->key,
                          m->offsets, m->pairs,    m->set,  m->owner,   m->lookup};
@@ -400,37 +375,30 @@ static void free_maker(maker *m)
         free(all[i]);
 }
 
-static cls_status make_grammar(maker *m, cls_grammar **out)
+cls_status cls_maker_finish(cls_grammar_maker *m, cls_grammar **out)
 {
-    if (!allocate_maker(m))
-        return no_grammar_memory();
-    cls_status status = check_grammar_states(m);
-    if (status != CLS_OK)
-        return status;
-    refine(m);
-    number_classes(m);
-    if (!make_pairs(m) || !find_sets(m))
-        return no_grammar_memory();
+    if (!find_sets(m))
+        return cls_no_grammar_memory();
     const grammar_parts parts = parts_of_grammar(m);
     const uint64_t bytes = parts.end * sizeof(uint32_t);
     if (bytes > m->o.max_bytes || parts.end > UINT32_MAX / 8)
         return cls_refuse_call(
             "the grammar takes %llu bytes, but %s is %llu", (unsigned long long)bytes,
-            bytes > m->o.max_bytes ? "options->max_bytes" : "the most",
+            bytes > m->o.max_bytes ? "max_bytes" : "the most",
             bytes > m->o.max_bytes ? (unsigned long long)m->o.max_bytes : UINT32_MAX / 8 * 4ull);
     cls_grammar *const g = calloc(1, sizeof *g);
     uint32_t *const words = bytes <= SIZE_MAX ? calloc((size_t)parts.end, sizeof *words) : NULL;
     if (g == NULL || words == NULL) {
         free(g);
         free(words);
-        return no_grammar_memory();
+        return cls_no_grammar_memory();
     }
     write_grammar(m, &parts, words);
-    digest_grammar(m, g->digest);
+    cls_maker_digest(m, g->digest);
     atomic_init(&g->references, 1);
     g->vocab = m->o.vocab;
     g->states = m->o.states;
-    g->classes = m->classes - (m->size[NEVER] == 0) - (m->size[ENDS] == 0);
+    g->classes = m->classes - (m->size[CLS_CLASS_NEVER] == 0) - (m->size[CLS_CLASS_ENDS] == 0);
     g->bitmaps = m->bitmaps;
     g->words = words;
     g->n_words = (uint32_t)parts.end;
@@ -438,9 +406,21 @@ static cls_status make_grammar(maker *m, cls_grammar **out)
     return CLS_OK;
 }
 
+static cls_status make_grammar(cls_grammar_maker *m, cls_grammar **out)
+{
+    if (!cls_maker_allocate(m))
+        return cls_no_grammar_memory();
+    cls_status status = check_grammar_states(m);
+    if (status != CLS_OK)
+        return status;
+    refine(m);
+    number_classes(m);
+    return make_pairs(m) ? cls_maker_finish(m, out) : cls_no_grammar_memory();
+}
+
 cls_status cls_grammar_create(const cls_grammar_options *callers, cls_grammar **out)
 {
-    maker m;
+    cls_grammar_maker m;
     memset(&m, 0, sizeof m);
     if (out == NULL)
         return cls_refuse("grammar is NULL");
@@ -450,7 +430,7 @@ cls_status cls_grammar_create(const cls_grammar_options *callers, cls_grammar **
         status = check_grammar_numbers(&m.o);
     if (status == CLS_OK)
         status = make_grammar(&m, out);
-    free_maker(&m);
+    cls_maker_free(&m);
     return status;
 }
 

@@ -36,6 +36,7 @@ from ._errors import (
     UnsupportedDevice as UnsupportedDevice,
 )
 from ._grammar import Grammar as Grammar
+from ._grammar import vocabulary_digest as vocabulary_digest
 from ._library import arithmetic_version as arithmetic_version
 from ._library import library_version as library_version
 from ._opencl import Device as Device, Event as Event, Queue as Queue, devices as devices

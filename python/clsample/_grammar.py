@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Union
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Grammar(Unique):
     max_bytes: the most memory that the grammar may take in a sampler.
     """
 
-    _instead = "make it again, or share it"
+    _instead = "save() it, make it again, or share it"
     states: Mapping[Any, int]
 
     def __init__(
@@ -127,6 +128,38 @@ class Grammar(Unique):
             transitions, vocab=len(words), final_states=final, end_ids=ends, max_bytes=max_bytes
         )
 
+    def save(self, vocabulary: Optional[Vocabulary] = None) -> bytes:
+        """The grammar as bytes, which load() and cls_grammar_load() of C take, also on another
+        machine. vocabulary: the tokens that the ids stand for, as the bytes of each (b"" for one
+        that is no text), or their vocabulary_digest(); then only who names the same can load it.
+        """
+        digest, size = _digest(vocabulary), ffi.new("size_t *")
+        must(lib.cls_grammar_save(self.handle, digest, ffi.NULL, size))
+        out = ffi.new("uint8_t[]", size[0])
+        must(lib.cls_grammar_save(self.handle, digest, out, size))
+        return bytes(ffi.buffer(out, size[0]))
+
+    @classmethod
+    def load(
+        cls, state: bytes, vocabulary: Optional[Vocabulary] = None, *, max_bytes: int = 1 << 28
+    ) -> Grammar:
+        """A grammar that save() has written, with the same digest. vocabulary: as there; what was
+        saved for another one, or for none, is refused. None: whatever the ids stand for. Requests
+        begin in state 0, as before."""
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise TypeError(f"state must be bytes, not {kind(state)}")
+        saved, data = new("cls_saved_grammar"), ffi.from_buffer("uint8_t[]", state)
+        digest = _digest(vocabulary)
+        saved.bytes, saved.size, saved.vocabulary = data, len(data), digest
+        saved.max_bytes = integer("max_bytes", max_bytes, "uint64_t")
+        out = ffi.new("cls_grammar **")
+        must(lib.cls_grammar_load(saved, out))
+        self = cls.__new__(cls)
+        self.handle = ffi.gc(out[0], lib.cls_grammar_destroy)
+        self.vocab = int(self.info.vocab)
+        self.states = {state: state for state in range(self.info.states)}
+        return self
+
     @property
     def info(self) -> GrammarInfo:
         """Its numbers of states, classes and bitmaps, its bytes in a sampler, and its digest."""
@@ -152,6 +185,35 @@ class Grammar(Unique):
 
     def __repr__(self) -> str:
         return f"<clsample.Grammar of {self.info.states} states>"
+
+
+# ----------------------------------------------------------------------------- vocabularies
+
+Vocabulary = Union[bytes, Sequence[bytes]]
+
+
+def vocabulary_digest(tokens: Sequence[bytes]) -> bytes:
+    """The 32 bytes that name a vocabulary, of the bytes of each token (b"" for one that is no
+    text): the SHA-256 that cls_vocabulary_digest() computes in C."""
+    texts = []
+    for token, text in enumerate(tokens):
+        if not isinstance(text, bytes):
+            raise TypeError(f"vocabulary[{token}] must be bytes, not {kind(text)}")
+        texts.append(ffi.from_buffer(text))
+    lengths = ffi.new("uint32_t[]", [len(text) for text in texts])
+    out = ffi.new("uint8_t[32]")
+    must(lib.cls_vocabulary_digest(ffi.new("void *[]", texts), lengths, len(texts), out))
+    return bytes(ffi.buffer(out))
+
+
+def _digest(vocabulary: Optional[Vocabulary]) -> Any:
+    if vocabulary is None:
+        return ffi.NULL
+    if not isinstance(vocabulary, bytes):
+        vocabulary = vocabulary_digest(vocabulary)
+    if len(vocabulary) != 32:
+        raise ValueError(f"vocabulary has {len(vocabulary)} bytes; a digest has 32")
+    return ffi.new("uint8_t[32]", vocabulary)
 
 
 # ---------------------------------------------------------------------------- transitions

@@ -118,6 +118,15 @@ int main(void)
     UNTOUCHED(grammar_info);
     if (grammar_info.s.vocab != VOCAB)
         fail("cls_grammar_query", "another vocabulary");
+    unsigned char bytes[1024];
+    size_t size = sizeof bytes;
+    MUST(cls_grammar_save(grammar, NULL, bytes, &size));
+    cls_grammar_destroy(grammar);
+    GUARDED(cls_saved_grammar, saved);
+    saved.s.bytes = bytes;
+    saved.s.size = size;
+    MUST(cls_grammar_load(&saved.s, &grammar));
+    UNTOUCHED(saved);
     cls_grammar_destroy(grammar);
 
     GUARDED(cls_params, answer);

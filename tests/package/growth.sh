@@ -25,7 +25,7 @@ awk '/^typedef struct/ { grows = 0 }
     { print }
     END { print n >"grown/structs" }' today/clsample.h >grown/clsample.h
 structs=$(cat grown/structs)
-if [ "$structs" -ge 21 ]; then yes_; else no_ "only $structs structs grow"; fi
+if [ "$structs" -ge 22 ]; then yes_; else no_ "only $structs structs grow"; fi
 
 for library in today grown; do
     "$cc" -std=c11 -O0 -w -c "$library/clsample.c" -o "$library/clsample.o" 2>cc.log ||

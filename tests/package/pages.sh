@@ -18,7 +18,7 @@ done >wanted
 cat "$srcdir"/include/*.h "$srcdir"/include/clsample/*.h | sed -n \
     -e 's/^typedef \(struct\|enum\) \(cls_[a-z_]*\) .*/\2/p' \
     -e 's/^CLS_INIT_FUNCTION(\(.*\))$/\1_init/p' \
-    -e 's/^static inline void \(cls_[a-z_]*_init\)(.*/\1/p' >>wanted
+    -e 's/^static inline cls_status \(cls_[a-z_]*_init\)(.*/\1/p' >>wanted
 sort -u wanted >names
 [ "$(wc -l <names)" -gt 100 ] || no_ "only $(wc -l <names) names were found"
 (cd "$pages" && ls cls_*.3) | sed 's/\.3$//' | sort >made

@@ -160,7 +160,7 @@ START_TEST(refusals)
         FIELD(end_ids, ((cls_ids){NULL, 1}), "options->end_ids.ids is NULL"),
         FIELD(end_ids, ((cls_ids){no_end, 1}), "options->end_ids.ids[0] is 8"),
         FIELD(end_ids, ((cls_ids){NULL, 0}), "options->end_ids is empty"),
-        FIELD(max_bytes, (uint64_t){100}, "the grammar takes 140 bytes, but options->max_bytes"),
+        FIELD(max_bytes, (uint64_t){100}, "the grammar takes 140 bytes, but max_bytes"),
     };
     cls_grammar *g;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""Grammars in files: Grammar.save() and load(), the name of a vocabulary, and the command
+`python -m clsample.grammar`, which needs outlines-core and is skipped without it."""
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+import pytest
+
+import clsample
+from clsample import grammar as command
+
+WORDS = [b"a", b"bc", b"", b"d", b"\xff\x00"]
+TRANSITIONS = {"start": {0: "start", 1: "end"}, "end": {4: "start"}}
+
+
+@pytest.fixture
+def made():
+    return clsample.Grammar(
+        TRANSITIONS, vocab=5, start="start", final_states=["end"], end_ids=[3]
+    )
+
+
+def test_round_trip(made):
+    state = made.save()
+    again = clsample.Grammar.load(state)
+    assert again.save() == state and again.info.digest == made.info.digest
+    assert (again.vocab, dict(again.states)) == (5, {0: 0, 1: 1})
+    for number in range(2):
+        assert (again.mask(number) == made.mask(number)).all()
+    assert again.advance([0, 1, 3]) == clsample.GRAMMAR_ENDED
+    assert clsample.Grammar.load(memoryview(state)).info.digest == made.info.digest
+
+
+def test_a_loaded_grammar_is_followed(made, context):
+    logits = np.random.default_rng(2).normal(size=5).astype(np.float32)
+    texts = []
+    for grammar in (made, clsample.Grammar.load(made.save())):
+        with context.sampler(5, 1, features="all") as sampler:
+            request = sampler.begin(grammar=grammar, seed=7, max_tokens=12)
+            texts.append([int(sampler.sample(logits, request).tokens[0]) for _ in range(12)])
+            request.end()
+    assert texts[0] == texts[1] and 2 not in texts[0]
+
+
+def test_vocabularies(made):
+    name = clsample.vocabulary_digest(WORDS)
+    by_hand = hashlib.sha256()
+    for word in WORDS:
+        by_hand.update(struct.pack("<I", len(word)) + word)
+    assert name == by_hand.digest()
+    state = made.save(WORDS)
+    assert state == made.save(name) != made.save()
+    for vocabulary in (None, WORDS, name):
+        assert clsample.Grammar.load(state, vocabulary).info.digest == made.info.digest
+    with pytest.raises(clsample.BadArgument, match="its ids stand for other tokens"):
+        clsample.Grammar.load(state, WORDS[:-1] + [b"x"])
+    with pytest.raises(clsample.BadArgument, match="the grammar was saved without one"):
+        clsample.Grammar.load(made.save(), WORDS)
+
+
+def test_bad_input(made):
+    state = made.save()
+    for data, words in [
+        (state[:-1], "it was cut short or is damaged"),
+        (state[:20], "are no saved grammar"),
+        (b"", "are no saved grammar"),
+        (state[:4] + b"\2" + state[5:], "saved in format 2; this library reads format 1"),
+        (state[:-1] + b"\1", "damaged"),
+    ]:
+        with pytest.raises(clsample.BadArgument, match=words):
+            clsample.Grammar.load(data)
+    with pytest.raises(clsample.BadArgument, match="max_bytes is 8"):
+        clsample.Grammar.load(state, max_bytes=8)
+    with pytest.raises(TypeError, match="state must be bytes, not str"):
+        clsample.Grammar.load("text")
+    with pytest.raises(TypeError, match=r"vocabulary\[1\] must be bytes, not str"):
+        made.save([b"a", "b"])
+    with pytest.raises(ValueError, match="vocabulary has 3 bytes; a digest has 32"):
+        made.save(b"abc")
+    with pytest.raises(clsample.BadArgument, match="vocab is 0"):
+        made.save([])
+
+
+BYTE_LEVEL = {
+    "model": {"vocab": {"{": 0, "}": 1, "Ġ1": 2, "Ċ": 3, "Ã©": 4, "2": 5}},
+    "decoder": {"type": "ByteLevel"},
+    "added_tokens": [
+        {"id": 6, "content": "<end>", "special": True},
+        {"id": 8, "content": "extra", "special": False},
+    ],
+}
+PIECES = {
+    "model": {"vocab": [["<s>", 0.0], ["▁on", -1.0], ["<0x0A>", -2.0], ["é", -3.0]]},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace"}, {"type": "ByteFallback"}]},
+    "added_tokens": [{"id": 0, "content": "<s>", "special": True}],
+}
+
+
+def test_tokens_of_tokenizers(tmp_path):
+    assert command.tokens(BYTE_LEVEL) == [
+        b"{", b"}", b" 1", b"\n", "é".encode(), b"2", b"", b"", b"extra"
+    ]  # fmt: skip
+    assert command.tokens(PIECES) == [b"", b" on", b"\n", "é".encode()]
+    with pytest.raises(ValueError, match="decoder is missing; ByteLevel"):
+        command.tokens({"model": {"vocab": {"a": 0}}})
+    with pytest.raises(ValueError, match="decoder is WordPiece; ByteLevel"):
+        command.tokens({"model": {"vocab": {"a": 0}}, "decoder": {"type": "WordPiece"}})
+    with pytest.raises(ValueError, match="the tokenizer has no model.vocab"):
+        command.tokens({})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(PIECES))
+    assert command.tokens(tmp_path / "tokenizer.json")[1] == b" on"
+
+
+def test_the_command(tmp_path, capsys):
+    pytest.importorskip("outlines_core")
+    files = {name: tmp_path / name for name in ("schema.json", "tokenizer.json", "out.clsg")}
+    vocab = dict(command.LETTERS)
+    vocab.update({'{"': 256, '":': 257, "true": 258})
+    tokenizer = {
+        "model": {"vocab": vocab},
+        "decoder": {"type": "ByteLevel"},
+        "added_tokens": [
+            {"id": 259, "content": "<end>", "special": True},
+            {"id": 260, "content": "<turn>", "special": True},
+        ],
+    }
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    files["tokenizer.json"].write_text(json.dumps(tokenizer))
+    files["schema.json"].write_text(json.dumps(schema))
+    given = ["--tokenizer", str(files["tokenizer.json"]), "-o", str(files["out.clsg"])]
+    ends = ["--end-id", "259", "--end-id", "260"]
+    assert command.main([str(files["schema.json"]), *given, *ends]) == 0
+    assert "states of 261 tokens" in capsys.readouterr().out
+    texts = command.tokens(files["tokenizer.json"])
+    grammar = clsample.Grammar.load(files["out.clsg"].read_bytes(), texts)
+    text = [256, *b"ok", 257, 258, *b"}"]
+    state = grammar.advance(text)
+    allowed = np.unpackbits(grammar.mask(state).view(np.uint8), bitorder="little")
+    assert list(np.flatnonzero(allowed)) == [259, 260]  # both ends, and nothing else
+    assert grammar.advance([*text, 260]) == clsample.GRAMMAR_ENDED
+    assert grammar.advance([*b"["]) == clsample.GRAMMAR_DEAD
+    assert command.main(["--regex", "(yes|no)", *given, "--end-id", "259"]) == 0
+    assert clsample.Grammar.load(files["out.clsg"].read_bytes()).advance([*b"yes", 259]) == (
+        clsample.GRAMMAR_ENDED
+    )
+    capsys.readouterr()
+    for arguments, words in [
+        ([str(tmp_path / "none.json"), *given, *ends], "none.json"),
+        (["--regex", "a", *given, "--end-id", "261"], "--end-id 261 is no token of a vocabulary"),
+        (["--regex", "(a", *given, *ends], "clsample.grammar: "),
+    ]:
+        assert command.main(arguments) == 1
+        error = capsys.readouterr().err
+        assert words in error and error.startswith("clsample.grammar: ")
+    with pytest.raises(SystemExit):
+        command.main([*given, *ends])
