@@ -129,8 +129,8 @@ class Grammar(Unique):
         )
 
     def save(self, vocabulary: Optional[Vocabulary] = None) -> bytes:
-        """The grammar as bytes, which load() and cls_grammar_load() of C take, also on another
-        machine. vocabulary: the tokens that the ids stand for, as the bytes of each (b"" for one
+        """The grammar as bytes, which load() takes, and the library's own call in C, also on
+        another machine. vocabulary: the tokens that the ids stand for, as the bytes of each (b"" for one
         that is no text), or their vocabulary_digest(); then only who names the same can load it.
         """
         digest, size = _digest(vocabulary), ffi.new("size_t *")
@@ -194,7 +194,7 @@ Vocabulary = Union[bytes, Sequence[bytes]]
 
 def vocabulary_digest(tokens: Sequence[bytes]) -> bytes:
     """The 32 bytes that name a vocabulary, of the bytes of each token (b"" for one that is no
-    text): the SHA-256 that cls_vocabulary_digest() computes in C."""
+    text): a SHA-256, which the library also computes in C."""
     texts = []
     for token, text in enumerate(tokens):
         if not isinstance(text, bytes):
