@@ -4,8 +4,8 @@ command_parts = cli/common/errors.c $(command_without_errors)
 command_without_errors = cli/common/progress.c cli/common/memory.c cli/common/options.c cli/common/print.c cli/common/reason.c \
 	cli/common/device_open.c cli/common/devices.c cli/common/npy.c cli/common/arrays.c cli/common/pieces.c \
 	cli/common/json.c cli/common/params.c cli/common/grammar.c cli/common/lists.c cli/rows/kinds.c \
-	cli/run/text.c cli/run/words.c cli/run/write.c cli/run/data.c cli/run/side.c cli/run/fields.c \
-	cli/run/params.c cli/run/inputs.c cli/run/outputs.c cli/run/step.c cli/run/stages.c cli/run/probe.c \
+	cli/run/text.c cli/run/words.c cli/run/write.c cli/run/data.c cli/run/grammars.c cli/run/side.c cli/run/fields.c \
+	cli/run/params.c cli/run/maps.c cli/run/inputs.c cli/run/outputs.c cli/run/step.c cli/run/stages.c cli/run/probe.c \
 	cli/run/shards.c cli/run/launches.c cli/run/calls.c cli/run/drafts.c cli/run/samplers.c \
 	cli/run/slots.c cli/run/script.c cli/run/random_params.c cli/run/random_rows.c cli/run/random_calls.c \
 	cli/run/random.c cli/run/compare.c cli/run/shrink.c cli/run/why.c \

@@ -115,7 +115,7 @@ libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/
 	tests/support/script.c \
 	tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
-	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
+	tests/support/oracle_stages.c tests/support/oracle_rounded.c tests/support/params.c tests/support/split.c \
 	tests/support/twin.c tests/support/automaton.c
 # This is an OpenCL that computes nothing.
 libstub_a_SOURCES = tests/support/stub_cl.c tests/support/stub_queue.c tests/support/stub_kernels.c
@@ -124,6 +124,8 @@ endif
 if BUILD_COMMAND
 check_PROGRAMS += tests/scripts/hooked
 tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/scripts/judge.c tests/scripts/model.c tests/support/brute.c tests/support/one_row.c \
+	tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
+	tests/support/oracle_stages.c tests/support/oracle_rounded.c tests/support/against.c \
 	tests/support/subgroups.c tests/support/items.c $(command_parts)
 tests_scripts_hooked_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif

@@ -6,6 +6,8 @@
 #include "rows/kinds.h"
 #include "run/text.h"
 
+/* ------------------------------------------------------------ cli/run/data.c */
+
 enum { RUN_MOST_ELEMENTS = 1 << 28 }; /* of what a statement makes or writes */
 
 static inline uint32_t run_least(uint64_t a, uint64_t b) { return (uint32_t)(a < b ? a : b); }
@@ -56,6 +58,8 @@ int32_t run_likely(rng *r, const void *logits, int32_t dtype, uint32_t vocab);
 
 /* The rows of data in the opposite order. */
 void *run_turned(const void *data, uint32_t rows, size_t row);
+
+/* -------------------------------------------------------- cli/run/grammars.c */
 
 /* A grammar by its transitions: of=ID:STATE,.../... of each state, final=STATES end=IDS. */
 cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab);

@@ -32,7 +32,7 @@ void run_params(run_side *side, const run_statement *s, cls_params *params);
 /* The grammar that the word `grammar` names, or NULL. */
 cls_grammar *run_grammar_of(run_side *side, const run_statement *s);
 
-/* ---------------------------------------------------------- cli/run/inputs.c */
+/* ---------------------------------------------------------- cli/run/maps.c */
 
 /* A map of a call: numbers, one for each row, on the host or, behind @, on the device. */
 typedef struct run_map {
@@ -53,6 +53,8 @@ void run_place_slots(const run_side *side, run_map *slots, uint32_t rows);
 /* What the latest call wrote under a name, by the host: at least n numbers. They are -1 if there is
  * no such call, as where a random step was refused. */
 run_map run_latest(const run_side *side, const char *name, uint32_t n);
+
+/* ---------------------------------------------------------- cli/run/inputs.c */
 
 /* The logits, the mask and the bias of a call; those without data are absent. */
 typedef struct run_inputs {

@@ -72,7 +72,7 @@ static char *make_text(const run_statement *s, const run_statement *sampler, uin
         for (; m->grammars < 3; m->grammars++)
             run_add(&m->text, "grammar g%" PRIu32 " seed=%" PRIu32 " states=%" PRIu32 "\n",
                     m->grammars, run_below(m, 1000), 1 + run_below(m, m->grammars == 2 ? 40 : 6));
-    if (run_makes(m, "infill") && run_below(m, 3) == 0) {
+    if (run_makes(m, "infill") && (run_is_in(m->often, "infill") || run_below(m, 3) == 0)) {
         run_add(&m->text, "infill end=0 seed=%" PRIu32 "\n", run_below(m, 100));
         m->has_infill = true;
     }

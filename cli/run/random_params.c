@@ -224,7 +224,7 @@ void run_make_params(run_maker *m, cls_params *p, const char *grammar)
     if (run_below(m, 6) == 0 || (run_is_in(m->often, #list) && run_below(m, 4))) \
         random_##kind(m, &(p)->list);
     CLS_LISTS(RANDOM_LIST, p)
-    p->infill = m->has_infill && run_below(m, 6) == 0;
+    p->infill = m->has_infill && (run_is_in(m->often, "infill") || run_below(m, 6) == 0);
     p->only_allowed = p->allowed_ids.count != 0 && run_below(m, 2);
     p->grammar =
         grammar != NULL ? (const cls_grammar *)grammar : NULL; /* only its presence counts */

@@ -1,5 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts of clsample run: running them on a side, making them at random, comparing sides. */
+/* clsample run: a text of calls, which runs on several sides: the host, devices, and devices in
+ * other ways. All that the calls write is compared. The page of clsample-run describes the text,
+ * and cli/run.c is the command. Each header is a layer, which uses those before it:
+ *
+ *     text.h    text.c      reads a text: statements, and their words
+ *               words.c     the values of words
+ *               write.c     writes statements
+ *     data.h    data.c      makes what words stand for: logits, masks, drafts
+ *               grammars.c  and grammars
+ *     side.h    side.c      a side: its sampler, its memory, and what it wrote
+ *     inputs.h  fields.c    fields of the library's structs that words name
+ *               params.c    the parameters of a request
+ *               maps.c      numbers of a call, one for each row
+ *               inputs.c    logits, masks and biases of a call
+ *               outputs.c   what it writes
+ *     step.h    step.c      makes a step, or that of one row
+ *     probe.h   stages.c    samples one row again, stage by stage
+ *               probe.c     the row of a side that is sampled again
+ *     calls.h   shards.c    calls of a divided vocabulary
+ *               launches.c  what slot calls enqueue
+ *               calls.c     statements that enqueue, but for
+ *               drafts.c    verifications
+ *               samplers.c  statements on samplers, grammars and prefixes
+ *               slots.c     statements on slots
+ *     script.h  script.c    runs a script: each statement by its verb
+ *               random.c    makes texts of random calls, with random_*.c and random.h
+ *               compare.c   compares what sides wrote
+ *               shrink.c    makes a text that differs shorter
+ *               why.c       says why a token of a text is not the one that is drawn
+ *               expect.c    checks what a text expects
+ */
 #ifndef CLS_CLI_RUN_SCRIPT_H
 #define CLS_CLI_RUN_SCRIPT_H
 

@@ -15,6 +15,11 @@
 static void force_search(cls_sampler *sampler) { cls_sampler_force_search(sampler, 1); }
 
 static void judges(void) { run_judge = judge; }
+static void oracle(void)
+{
+    judges();
+    judge_asks();
+}
 /* Each row that is truncated is searched. */
 static void search(void) { run_prepare = force_search; }
 static void fewest(void) { cls_test_fewest_programs = 1; }
@@ -32,15 +37,11 @@ static void one_window(void)
 static const struct hook {
     const char *name;
     void (*set)(void);
-} hooks[] = {{"judge", judges},
-             {"search", search},
-             {"fewest", fewest},
-             {"small-lists", small_lists},
-             {"short-proofs", short_proofs},
-             {"whole-sort", whole_sort},
-             {"subgroups", subgroups},
-             {"items", test_items},
-             {"one-window", one_window}};
+} hooks[] = {
+    {"judge", judges},          {"oracle", oracle},           {"search", search},
+    {"fewest", fewest},         {"small-lists", small_lists}, {"short-proofs", short_proofs},
+    {"whole-sort", whole_sort}, {"subgroups", subgroups},     {"items", test_items},
+    {"one-window", one_window}};
 enum { HOOKS = sizeof hooks / sizeof *hooks };
 
 int main(int argc, char **argv)
@@ -54,14 +55,14 @@ int main(int argc, char **argv)
         while (i < HOOKS && strncmp(at, hooks[i].name, strlen(hooks[i].name)) != 0)
             i++;
         if (i == HOOKS)
-            cli_die("the first argument is a list of judge, search, fewest, small-lists, "
+            cli_die("the first argument is a list of judge, oracle, search, fewest, small-lists, "
                     "short-proofs, subgroups, items and one-window");
         hooks[i].set();
-        run_counts_launches &= i == 0; /* the judge leaves programs as they are */
+        run_counts_launches &= i < 2; /* the judges leave programs as they are */
     }
-    const int status = cls_cmd_run(argc - 1, argv + 1);
-    if (run_judge != NULL)
-        judge_census();
+    int status = cls_cmd_run(argc - 1, argv + 1);
+    if (run_judge != NULL && judge_census() && status == 0)
+        status = 1;
     cli_flush_output();
     cli_memory_end(NULL);
     return cli_end(status);

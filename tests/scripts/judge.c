@@ -11,6 +11,7 @@
 #include "brute.h"
 #include "judge.h"
 #include "model.h"
+#include "oracle.h"
 
 typedef struct named {
     const char *name;
@@ -25,6 +26,8 @@ static struct {
     named *saved;
     uint32_t n_saved;
     uint64_t rows, drafts, outputs; /* that were judged */
+    bool asks;                      /* the oracle, too */
+    uint64_t asked, undecided;      /* rows */
     char fault[600];
 } j;
 
@@ -332,6 +335,27 @@ static void judge_outputs(uint32_t row, const one_row *r, const float *probs)
 /* Statuses of rows without a token. */
 enum { NOTHING = CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT | CLS_ROW_EMPTY | CLS_ROW_UNFIT };
 
+/* Asks the oracle whether a row is right, and compares the token with that of its request. */
+static void ask(const run_side *side, uint32_t row, one_row *r, model *m, int32_t token,
+                int32_t status)
+{
+    one_result result = {.token = -1};
+    int decided = 1;
+    (void)side;
+    if ((status & (CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT | CLS_ROW_FORCED)) || !model_row(m, r))
+        return;
+    const char *const fault = oracle_against(r, &result, &decided);
+    if (fault != NULL && *j.fault == '\0')
+        snprintf(j.fault, sizeof j.fault, "the oracle: row %" PRIu32 ": %s: %s", row, fault,
+                 model_words(m));
+    if (token != result.token || (status & ~CLS_ROW_OVERFLOW) != result.status)
+        differ(m, "the request as one row", row, 0, token, status, result.token, result.status);
+    m->after = result.adaptive;
+    m->judged = result.token;
+    j.asked++;
+    j.undecided += (uint64_t)!decided;
+}
+
 static void step(run_side *side)
 {
     const int32_t *const tokens = ints("tokens"), *const status = ints("status");
@@ -357,6 +381,10 @@ static void step(run_side *side)
             if (tokens[row] != token || (status[row] & ~CLS_ROW_OVERFLOW) != wanted)
                 differ(m, "step", row, 0, tokens[row], status[row], token, wanted);
             j.rows++;
+        }
+        if (j.asks && can_tell && is_mapped(row) && m->begun) {
+            one_row r = inputs_of(side, j.s, row, m);
+            ask(side, row, &r, m, tokens[row], status[row]);
         }
         if (!defers && !(status[row] & NOTHING))
             model_accept(m, tokens[row]);
@@ -555,7 +583,7 @@ static void draft(void)
     n = (uint32_t)run_number(j.s, "requests", n);
     for (uint32_t row = 0; row < n && ids != NULL; row++) {
         const model *const m = model_of(slots[row]);
-        if (m == NULL || m->unknown)
+        if (m == NULL || m->unknown || m->params.grammar != NULL)
             continue;
         const uint32_t history = j.side->sampler_options.max_history,
                        count = !m->begun || model_stopped(m) ? 0
@@ -631,9 +659,15 @@ const char *judge(run_side *side, const run_statement *s)
     return *j.fault != '\0' ? j.fault : NULL;
 }
 
-void judge_census(void)
+void judge_asks(void) { j.asks = true; }
+
+bool judge_census(void)
 {
     printf("judged by the model: %" PRIu64 " rows, %" PRIu64 " drafts of texts, outputs of %" PRIu64
            " rows by brute force\n",
            j.rows, j.drafts, j.outputs);
+    if (j.asks)
+        printf("judged by the oracle: %" PRIu64 " rows, %" PRIu64 " undecided\n", j.asked,
+               j.undecided);
+    return j.asks && (j.asked == 0 || j.undecided * 33 > j.asked);
 }

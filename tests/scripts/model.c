@@ -126,7 +126,10 @@ void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint
                  const int32_t *output, uint32_t n_output)
 {
     m->begun = 1;
-    m->unknown = params->grammar != NULL;
+    m->unknown = false;
+    m->adapts = true;
+    m->adaptive = (cls_adaptive_state){.begun = 0};
+    m->judged = -1;
     m->n = m->outputs = m->since = m->longest = m->n_forced = 0;
     m->position = params->position;
     m->params = *params;
@@ -159,7 +162,7 @@ void model_params(model *m, const cls_params *params)
     if (!m->begun)
         return;
     m->params = *params;
-    m->unknown |= params->grammar != NULL;
+    m->adapts = false;
     m->now = kept_thinking(m, &was, m->outputs, m->now);
     for (uint32_t i = m->n, outputs = m->outputs; i-- > 0;) {
         outputs -= m->is_output[i];
@@ -182,6 +185,7 @@ void model_rollback(model *m, uint32_t n)
     if (!m->begun)
         return;
     m->begun = n <= model_can_roll_back(m);
+    m->adapts = false;
     n = least(n, m->n);
     if (n > 0)
         m->now = m->before[m->n - n];
@@ -245,6 +249,9 @@ void model_force(model *m, const int32_t *ids, uint32_t n)
 
 void model_accept(model *m, int32_t token)
 {
+    m->adapts &= token == m->judged;
+    m->adaptive = m->after;
+    m->judged = -1;
     if (m->begun && !model_stopped(m))
         push(m, token, 1);
 }
@@ -261,8 +268,34 @@ bool model_can_tell(const model *m)
     uint32_t turns = 0;
     for (uint32_t i = 1; i < m->n; i++)
         turns += m->is_output[i - 1] && !m->is_output[i];
-    return !m->unknown && p->mirostat == 0 && p->adaptive_target < 0.0f && p->top_p_decay >= 1.0f &&
+    return !m->unknown && p->grammar == NULL && p->mirostat == 0 && p->adaptive_target < 0.0f &&
+           p->top_p_decay >= 1.0f &&
            (!sees_text(p) || (p->penalty_window == 0 && m->since == 0 && turns == 0));
+}
+
+bool model_row(const model *m, one_row *row)
+{
+    const cls_params *const p = &m->params;
+    const bool has_mode = p->mirostat != 0 || p->adaptive_target >= 0.0f || p->top_p_decay < 1.0f;
+    uint32_t prompts = 0;
+    while (prompts < m->n && !m->is_output[prompts])
+        prompts++;
+    for (uint32_t i = prompts; i < m->n; i++)
+        if (!m->is_output[i])
+            return false;
+    if (!m->begun || m->unknown || p->grammar != NULL || m->since != 0 || m->n_forced != 0 ||
+        follows(p) || p->thinking_start.count != 0 || p->loop_repeats != 0 ||
+        (has_mode && !m->adapts))
+        return false;
+    row->params = p;
+    row->prompt = m->id;
+    row->prompt_count = prompts;
+    row->output = m->id + prompts;
+    row->output_count = m->n - prompts;
+    row->max_history = m->history;
+    if (has_mode)
+        row->adaptive = m->adaptive;
+    return true;
 }
 
 /* Returns whether the mask of a row allows a token. */

@@ -21,7 +21,10 @@ typedef struct thinking {
 
 typedef struct model {
     int begun;
-    bool unknown; /* it has become too long, or has a grammar */
+    bool unknown;                       /* it has become too long */
+    bool adapts;                        /* `adaptive` is the state before the next token */
+    cls_adaptive_state adaptive, after; /* `after` the token that the oracle has judged, or -1 */
+    int32_t judged;
     cls_params params;
     uint32_t vocab, history, rollback; /* the sampler's options */
     int32_t id[MODEL_TOKENS];
@@ -56,6 +59,11 @@ bool model_can_tell(const model *m);
  * of the row. The row has the inputs and the position; its request is left out. */
 void model_next(const model *m, const one_row *inputs, float *probs, int32_t *token,
                 int32_t *status);
+
+/* Sets all of a row that a request has, as cls_slot_begin() is given it. Returns false where such a
+ * request would be another one: it has had turns, or thinks; and where it has a grammar, of which
+ * the oracle knows nothing. */
+bool model_row(const model *m, one_row *row);
 
 /* Describes the request for messages, in static memory. */
 const char *model_words(const model *m);

@@ -90,11 +90,6 @@ one_row batch_host_row(const batch *b, uint32_t row);
 /* Samples all rows by the reference into b->host and b->trace. */
 void batch_reference(batch *b);
 
-/* Samples a row by one_sample() into b->host. Fails unless the oracle agrees on the set, the
- * probabilities, the log-probabilities and the adaptive state. Returns 0 if the oracle could not
- * decide. */
-int batch_against_oracle(batch *b, uint32_t row);
-
 /* Sets b->random[row] to the number that draws the first or the last unit of mass of a token, by
  * the masses of cl/core/arithmetic.h. batch_reference() comes before. Returns the token that must
  * be drawn; for greedy and empty rows, the row's token. */

@@ -247,7 +247,7 @@ int oracle_make(oracle *o, const one_row *row)
         o->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else if (there) {
         oracle_effects(row, touches);
-        request_adjust(row, rounded);
+        oracle_rounded(row, rounded);
         read_row(o, row, touches, rounded, entries);
         o->status |= o->finite == 0 ? CLS_ROW_EMPTY : 0;
     }

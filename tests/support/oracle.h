@@ -52,6 +52,11 @@ double oracle_probs(const oracle *o, double *probs);
  * of the error. */
 const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adaptive_state *after);
 
+/* Samples a row by one_sample() into *result, and compares the set, the probabilities, the
+ * log-probabilities, the status and the adaptive state. Returns NULL, or what is wrong, in static
+ * memory. *decided: whether the oracle could decide. In against.c. */
+const char *oracle_against(const one_row *row, one_result *result, int *decided);
+
 /* Returns the number of tokens that the row's chain leaves for its infill stage, by
  * one_sample(). */
 uint32_t oracle_left_for_infill(const one_row *row);
@@ -117,8 +122,8 @@ double oracle_adjusted(const one_row *row, uint32_t id, float x, const oracle_ef
                        double *error);
 
 /* Computes the adjusted logits [vocab] by the single float32 operations of cl/core/arithmetic.h. In
- * requests.c. */
-void request_adjust(const one_row *row, float *adjusted);
+ * oracle_rounded.c. */
+void oracle_rounded(const one_row *row, float *adjusted);
 
 /* Runs the chain of o->params over the sorted tokens. In oracle_chain.c. */
 int oracle_run(oracle *o, const one_row *row, int follow);

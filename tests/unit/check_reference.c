@@ -1,51 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves the reference, one_sample(), against the double-precision oracle: on random rows, with
- * random numbers at the ends of tokens' intervals, and by the statistics of many draws. */
+/* Proves the reference, one_sample(): with random numbers at the ends of tokens' intervals, and by
+ * the statistics of many draws, which the double-precision oracle expects. The oracle judges sets
+ * and probabilities in tests/scripts/oracle.run. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "batch.h"
-
-START_TEST(sets_and_probabilities)
-{
-    static const uint32_t sizes[] = {1, 2, 31, 111, 1023, 1024, 1025, 4099, 32001};
-    const uint32_t vocab = sizes[_i],
-                   rounds = vocab > 5000 ? fixture_by_size(0, 0, 1) : fixture_by_size(1, 3, 8);
-    uint32_t rows = 0, undecided = 0;
-    rng r = {fixture_seed() + (uint64_t)_i};
-    for (uint32_t round = 0; round < rounds; round++) {
-        batch *const b =
-            batch_new(ROW_KINDS * 2, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 9), 0);
-        for (uint32_t row = 0; row < b->rows; row++) {
-            batch_row(b, row, (row_kind)(row % ROW_KINDS), rng_bits(&r));
-            params_random(&b->params[row], vocab, &r);
-            params_adaptive(&b->params[row], vocab, &r);
-            if (vocab < 5000 && rng_below(&r, 10) == 0)
-                params_infill(&b->params[row], vocab, &r);
-        }
-        b->mask_kind = (int)(round / 2 % 2);
-        b->history = 20;
-        if (round % 2)
-            batch_mask(b, &r, round % 4 == 1 ? 50 : 10, 0);
-        if (round % 8 > 1)
-            batch_requests(b, &r);
-        if (round % 8 > 4)
-            batch_bias(b, &r, (int)rng_below(&r, 3));
-        for (uint32_t row = 0; row < b->rows; row++)
-            for (int token = 0; token < 3;
-                 token++) { /* later tokens use the updated adaptive state */
-                undecided += (uint32_t)!batch_against_oracle(b, row);
-                rows++;
-                batch_accept(b, row);
-            }
-        batch_free(b);
-    }
-    printf("%u rows of %u tokens, %u undecided\n", rows, vocab, undecided);
-    ck_assert_msg(undecided * 33 <= rows, "%u of %u rows are undecided", undecided, rows);
-}
-END_TEST
 
 /* Every draw aimed at an end of a token's interval hits the token. */
 START_TEST(aimed_draws)
@@ -297,7 +259,6 @@ END_TEST
 int main(void)
 {
     fixture_begin(ON_HOST);
-    add_loop_test(sets_and_probabilities, fixture_by_size(5, 8, 9));
     add_test(impossible_states);
     add_test(aimed_draws);
     add_test(upper_cuts);
