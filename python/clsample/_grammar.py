@@ -130,8 +130,9 @@ class Grammar(Unique):
 
     def save(self, vocabulary: Optional[Vocabulary] = None) -> bytes:
         """The grammar as bytes, which load() takes, and the library's own call in C, also on
-        another machine. vocabulary: the tokens that the ids stand for, as the bytes of each (b"" for one
-        that is no text), or their vocabulary_digest(); then only who names the same can load it.
+        another machine. vocabulary: the tokens that the ids stand for, as the bytes of each (b""
+        for one that is no text), or their vocabulary_digest(); then only who names the same can
+        load it.
         """
         digest, size = _digest(vocabulary), ffi.new("size_t *")
         must(lib.cls_grammar_save(self.handle, digest, ffi.NULL, size))

@@ -272,6 +272,7 @@ START_TEST(disagreement)
         batch *const b = batch_new(4, vocab, CLS_F32, 0, 0);
         twin t;
         static const uint32_t kinds[] = {3, 1, 5, 0, 7, 12};
+        static const int32_t usual[] = {0, 1, 2, 3}, swapped[] = {0, 1, 3, 2};
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, ROW_LANGUAGE, row);
             twin_params(&b->params[row], kinds[(kind + row) % 6], vocab);
@@ -292,6 +293,12 @@ START_TEST(disagreement)
             differ(&t, odd, DIFFERENCES);
             twin_step(&t);
         }
+        /* Maps on the host whose numbers differ, of which no slot knows. */
+        for (uint32_t i = 1; i < t.sides; i++) {
+            t.side[i].step.logits_map.host = i == 2 ? swapped : usual;
+            t.side[i].step.logits_rows = b->rows;
+        }
+        refuse(&t, "logits map");
         faults += t.faults;
         t.faults = 0;
         twin_close(&t);

@@ -76,6 +76,11 @@ START_TEST(damaged_partials)
     }
     must_not_merge(p, p->partials, p->size - 1, "size is");
     must_not_merge(p, p->partials, 0, "size is");
+    /* A header that is whole is read, also where nothing follows it. */
+    memcpy(bad, p->partials, p->size);
+    bad[one + 8] ^= 0x40;
+    must_not_merge(p, bad, one + sizeof(cls_partial_header), "complete steps");
+    must_not_merge(p, bad, one + sizeof(cls_partial_header) - 1, "size is");
     memcpy(bad, p->partials + one, one); /* in another order */
     memcpy(bad + one, p->partials, one);
     must_not_merge(p, bad, p->size, "is expected there");
@@ -158,6 +163,48 @@ START_TEST(forged_partials)
     must_cl(clFinish(t.s.d->queue));
     printf("%u of %u forged steps were refused\n", refused, steps);
     ck_assert(refused != 0 && refused != steps);
+    pair_close(&t);
+}
+END_TEST
+
+/* Numbers of a section that are one more than the shard can have. */
+START_TEST(ends_of_shards)
+{
+    enum { GREEDY, TOP_K = 2 };
+    pair t;
+    pair_open(&t, fixture_device(_i));
+    splits *const p = &t.p;
+    const cls_shard *const h = p->shard[0];
+    const uint32_t first = h->borders[0], last = h->borders[1], k = h->rows[TOP_K].k;
+    const struct {
+        uint32_t row, word, value;
+    } forged[] = {{GREEDY, CLS_SECTION_WORDS + 1, last},
+                  {TOP_K, CLS_SECTION_WORDS + 1, last},
+                  {TOP_K, CLS_SECTION_WORDS + 2 * (k - 1) + 1, last},
+                  {GREEDY, CLS_SECTION_LISTED, 2},
+                  {TOP_K, CLS_SECTION_LISTED, k + 1},
+                  {TOP_K, CLS_SECTION_REACH, last - first + 1}};
+    ck_assert_uint_eq(h->rows[GREEDY].k, 1);
+    ck_assert_uint_eq(h->rows[TOP_K].sends & CLS_SENDS_LIST, CLS_SENDS_LIST);
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        unsigned char *const word =
+            p->partials + sizeof(cls_partial_header) +
+            (h->rows[forged[i].row].offset + forged[i].word) * sizeof(uint32_t);
+        uint32_t was;
+        memcpy(&was, word, sizeof was);
+        memcpy(word, &forged[i].value, sizeof was);
+        reseal(p->partials);
+        must_not_merge(p, p->partials, p->size, "names tokens that shard 0 does not have");
+        memcpy(word, &was, sizeof was);
+        reseal(p->partials);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        must(cls_shard_abandon(p->shard[i]));
+    split_step(p);
+    for (uint32_t i = 0; i < 2; i++) {
+        split_tokens(p, i);
+        batch_equal(t.s.b, "after forged numbers");
+    }
     pair_close(&t);
 }
 END_TEST
@@ -255,6 +302,7 @@ int main(void)
     fixture_begin(ON_DEVICES);
     add_device_test(damaged_partials);
     add_device_test(forged_partials);
+    add_device_test(ends_of_shards);
     add_device_test(states);
     add_device_test(options);
     return fixture_end();

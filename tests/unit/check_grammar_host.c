@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "automaton.h"
+#include "request/request.h"
 
 static void check_state(const automaton *a, const cls_grammar *g, uint32_t state)
 {
@@ -23,6 +24,12 @@ static void check_state(const automaton *a, const cls_grammar *g, uint32_t state
     }
     for (uint32_t id = a->vocab; id % 32 != 0; id++)
         ck_assert_uint_eq((uint32_t)words[id / 32] >> (id % 32) & 1u, 0);
+    if (state < a->states) { /* a set that is large is a bitmap, which no row makes again */
+        uint32_t set = 0;
+        for (uint32_t id = 0; id < a->vocab; id++)
+            set += (uint32_t)words[id / 32] >> (id % 32) & 1u;
+        ck_assert_int_eq(grammar_state_at(g->words, state)[1] != 0, set > CLS_GRAMMAR_LISTED);
+    }
 }
 
 START_TEST(same_as_arrays)

@@ -135,10 +135,13 @@ START_TEST(law)
 }
 END_TEST
 
-/* A text of 200 tokens at temperature 1 is found by its key and by no other. A context that repeats
- * is drawn by the seed, and no other is. */
+/* A text of 200 tokens at temperature 1 is found by its key and by no other, of which two differ in
+ * the high bits alone. A context that repeats is drawn by the seed, and no other is. */
 START_TEST(texts)
 {
+    const uint64_t key = UINT64_C(0x800000010000002a);
+    static const uint64_t others[] = {0x2b, 0x2a, UINT64_C(0x10000002a),
+                                      UINT64_C(0x800000010000002b)};
     rng r = {fixture_seed()};
     float x[1000];
     int32_t ids[200];
@@ -150,7 +153,7 @@ START_TEST(texts)
     e.result.probs = NULL;
     e.row.output = ids;
     e.p.watermark_context = 4;
-    e.p.watermark_key = 42;
+    e.p.watermark_key = key;
     for (e.row.output_count = 0; e.row.output_count < 200; e.row.output_count++) {
         for (int i = 0; i < 1000; i++)
             x[i] = (float)(1.5 * rng_normal(&r));
@@ -158,8 +161,9 @@ START_TEST(texts)
         must(one_sample(&e.row, &e.result));
         ids[e.row.output_count] = e.result.token;
     }
-    ck_assert(p_of(ids, 200, 200, -1.0) < 1e-6);
-    ck_assert(p_by(ids, 200, 43, 200, -1.0) > 1e-6);
+    ck_assert(p_by(ids, 200, key, 200, -1.0) < 1e-6);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ck_assert(p_by(ids, 200, others[i], 200, -1.0) > 1e-6);
     for (uint32_t repeated = 0; repeated < 2; repeated++) {
         uint32_t differ = 0;
         int32_t first = -1;
