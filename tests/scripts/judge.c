@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Judges what the host gives in a text by a model of each slot, which shares no code with the
  * library's slots: tokens and statuses of steps, verifications that compare drafts with tokens, and
- * drafts from a request's text. */
+ * drafts from a request's text. The oracle judges the sets and probabilities of steps. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -336,12 +336,10 @@ static void judge_outputs(uint32_t row, const one_row *r, const float *probs)
 enum { NOTHING = CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT | CLS_ROW_EMPTY | CLS_ROW_UNFIT };
 
 /* Asks the oracle whether a row is right, and compares the token with that of its request. */
-static void ask(const run_side *side, uint32_t row, one_row *r, model *m, int32_t token,
-                int32_t status)
+static void ask(uint32_t row, one_row *r, model *m, int32_t token, int32_t status)
 {
     one_result result = {.token = -1};
     int decided = 1;
-    (void)side;
     if ((status & (CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT | CLS_ROW_FORCED)) || !model_row(m, r))
         return;
     const char *const fault = oracle_against(r, &result, &decided);
@@ -384,7 +382,7 @@ static void step(run_side *side)
         }
         if (j.asks && can_tell && is_mapped(row) && m->begun) {
             one_row r = inputs_of(side, j.s, row, m);
-            ask(side, row, &r, m, tokens[row], status[row]);
+            ask(row, &r, m, tokens[row], status[row]);
         }
         if (!defers && !(status[row] & NOTHING))
             model_accept(m, tokens[row]);
@@ -664,10 +662,10 @@ void judge_asks(void) { j.asks = true; }
 bool judge_census(void)
 {
     printf("judged by the model: %" PRIu64 " rows, %" PRIu64 " drafts of texts, outputs of %" PRIu64
-           " rows by brute force\n",
+           " rows by brute force",
            j.rows, j.drafts, j.outputs);
     if (j.asks)
-        printf("judged by the oracle: %" PRIu64 " rows, %" PRIu64 " undecided\n", j.asked,
-               j.undecided);
-    return j.asks && (j.asked == 0 || j.undecided * 33 > j.asked);
+        printf("; by the oracle: %" PRIu64 " rows, %" PRIu64 " undecided", j.asked, j.undecided);
+    printf("\n");
+    return j.asks && (j.asked == 0 || j.undecided > 1 + j.asked / 33);
 }

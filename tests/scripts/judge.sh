@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Judges what texts of calls give on the host by a model of each slot (judge.c), and rows of all
-# kinds by the oracle.
+# Judges what texts of calls give on the host by a model of each slot (judge.c), and rows
+# of all kinds by the oracle.
 # CLS_TEST_SEEDS=N gives 13 N seeds where the size is not small or tiny, where it is 3.
 # usage: judge.sh                  BUILD, CLSAMPLE: as tests/run sets them
 set -u
@@ -27,9 +27,11 @@ judge() {
 for text in slots verify steps history outputs chains budgets phases; do
     judge "$text" "$hooked" judge "$here/$text.run" --seeds $seeds
 done
+for text in oracle modes; do
+    judge "$text" "$hooked" oracle "$here/$text.run" --seeds $seeds
+done
 judge "by hand" "$hooked" judge "$here/calls.run" "$here/forced.run" "$here/accept.run" \
     "$here/saved.run" "$here/drafts.run" "$here/shards.run"
-judge "rows of all kinds" "$hooked" oracle "$here/oracle.run" --seeds $seeds
 moved=
 for text in slots verify accept forced history modes grammar saved budgets phases; do
     moved="$moved $here/$text.run"

@@ -137,7 +137,8 @@ static double measure(const oracle *o, double *depth)
     while (top < o->finite && !o->keep[top])
         top++;
     for (uint32_t i = top; i < o->finite; i++) {
-        depth[i] = (o->value[top] - o->value[i]) * o->scale * 1.4426950408889634;
+        const double apart = o->value[top] - o->value[i]; /* beyond float32 it is an infinity */
+        depth[i] = apart > (double)FLT_MAX ? INFINITY : apart * o->scale * 1.4426950408889634;
         total += o->keep[i] ? (long double)exp2(-depth[i]) : 0.0L;
     }
     return (double)total;
