@@ -254,6 +254,13 @@ if [ "$devices" != host ]; then
     check "a device beside the host's sides" run text.run --device 0 --sides host-alone
     says "a device beside the host's sides" "^9 statements on 3 sides: all equal$" out
 fi
+# Small limits put the kernels' arguments into a buffer, where those that change are written again.
+printf '%s\n' 'sampler vocab=40 slots=4 dtypes=f32' 'begin 0-3 temperature=0' \
+    'step rows=3 logits=random:1' 'step slots=-1,2,1 logits=random:2' 'step rows=3' >text.run
+if [ "$devices" != host ]; then
+    check "arguments in a buffer" run text.run --device 0 --max-parameters 256
+    says "arguments in a buffer" "^5 statements on 2 sides: all equal$" out
+fi
 # What is compiled: what the statements need, or what the text names. Folders without programs are
 # of devices that give none.
 few='step slots=0 outputs=logprobs
