@@ -11,7 +11,7 @@
 
 /* The host computes tokens, too, and must round as the kernels do. */
 #if FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
-#error "float arithmetic must round each operation: not -ffast-math; x86-32: -msse2 -mfpmath=sse"
+#error "floats must stay floats: no -ffast-math; x86: -mfpmath=sse; s390x: -fexcess-precision=fast"
 #endif
 
 #include "base/hooks.h"
