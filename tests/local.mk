@@ -30,7 +30,7 @@ long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/ex
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
 	tests/package/growth.sh tests/package/peers.sh \
-	tests/package/bootstrap.sh tests/package/device.sh
+	tests/package/bootstrap.sh tests/package/device.sh tests/package/platforms.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests)
@@ -183,5 +183,5 @@ endif
 endif
 endif
 EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c tests/package/growth.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
-	$(srcdir)/tests/scripts/*.run
+	$(srcdir)/tests/scripts/*.run tests/platforms/results.jsonl
 test_headers = $(srcdir)/tests/*/*.h

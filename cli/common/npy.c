@@ -205,6 +205,20 @@ static void read_block(cli_npy *array, uint64_t size, void **data)
     array->bytes_read += size;
 }
 
+/* Numbers of .npy files are little-endian here: turns them where the machine's are not. */
+static void turn(void *data, uint64_t bytes, unsigned size)
+{
+    const uint16_t one = 1;
+    unsigned char first, *const at = data;
+    memcpy(&first, &one, 1);
+    for (uint64_t i = 0; first == 0 && i < bytes; i += size)
+        for (unsigned k = 0; k < size / 2; k++) {
+            const unsigned char byte = at[i + k];
+            at[i + k] = at[i + size - 1 - k];
+            at[i + size - 1 - k] = byte;
+        }
+}
+
 /* Reads the selected rows: of a file by seeking, of a pipe by reading all rows. */
 static void read_picked(cli_npy *array, const cli_picked *picked)
 {
@@ -249,10 +263,13 @@ void cli_npy_close(cli_npy *array)
 
 void cli_npy_rows(cli_npy *array, const cli_picked *picked)
 {
-    if (picked != NULL && picked->row != NULL)
+    const bool some = picked != NULL && picked->row != NULL;
+    if (some)
         read_picked(array, picked);
     else
         read_block(array, array->bytes, &array->data);
+    turn(array->data, some ? picked->count * array->shape[1] * array->size : array->bytes,
+         array->size);
     if (!array->seekable && fgetc(array->file) != EOF)
         cli_die("%s: the file has more data than its header says", array->path);
     cli_npy_close(array);
@@ -298,7 +315,14 @@ void cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *s
     snprintf(header, sizeof header, "{'descr': '<%c4', 'fortran_order': False, 'shape': (%s%s), }",
              kind, shape_text, dims == 1 ? "," : "");
     good = fwrite(MAGIC "\x01\x00\x76\x00", 1, 10, file) == 10 &&
-           fprintf(file, "%-117s\n", header) == 118 && fwrite(data, 4, count, file) == count;
+           fprintf(file, "%-117s\n", header) == 118;
+    for (size_t at = 0, n; at < 4 * count && good; at += n) {
+        unsigned char some[4096];
+        n = 4 * count - at < sizeof some ? 4 * count - at : sizeof some;
+        memcpy(some, (const char *)data + at, n);
+        turn(some, n, 4);
+        good = fwrite(some, 1, n, file) == n;
+    }
     good = fclose(file) == 0 && good;
     if (!good)
         cli_die("%s: cannot be written: %s", path, strerror(errno));

@@ -9,14 +9,16 @@
 enum { RIG_ROWS = 64 };
 
 typedef struct rig {
-    device *d;
+    device *d;         /* NULL: on the host */
+    cls_context *host; /* its context there */
     cls_sampler *sampler;
     uint32_t vocab, rows;
     cls_step step;                             /* of all rows; row r has slot r */
     int32_t token[RIG_ROWS], status[RIG_ROWS]; /* that were read */
 } rig;
 
-/* Creates a sampler in the usual context for float32. logits: [max_rows, vocab]; NULL: zeroes. */
+/* Creates a sampler in the usual context for float32, without a device on the host. logits:
+ * [max_rows, vocab]; NULL: zeroes. */
 rig rig_open(device *d, const cls_sampler_options *o, const float *logits);
 void rig_close(rig *b);
 

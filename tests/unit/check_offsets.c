@@ -592,11 +592,14 @@ int main(void)
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
     fixture_begin(ON_DEVICES);
     add_test(extents);
-    add_device_test(inputs);
+    /* Where a size has 32 bits, no buffer is as large as these rows. */
+    if (SIZE_MAX > UINT32_MAX) {
+        add_device_test(inputs);
+        add_device_test(outputs);
+    }
     add_device_test(overflows);
     add_device_test(many_groups);
     add_device_test(host_masks);
-    add_device_test(outputs);
     add_device_test(queries);
     add_device_test(arguments);
     add_test(sections);

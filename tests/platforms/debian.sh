@@ -1,0 +1,178 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# An OpenCL implementation of a Debian, in a bare system of its own that debootstrap makes: PoCL,
+# rusticl on llvmpipe, or Oclgrind; with a row for each shape. Another machine's Debian runs by
+# QEMU's user mode, whose binfmt entry must have the flag F.
+# usage: debian.sh SUITE IMPLEMENTATION [MACHINE] [SHAPE...]       on Debian, x86-64; as root
+#     SUITE            bookworm, trixie or sid
+#     IMPLEMENTATION   pocl, rusticl, oclgrind
+#     MACHINE          amd64 (the default), arm64, armhf, ...
+#     SHAPE            check, 1, 4, 64
+# CLSAMPLE_KEEP=1 goes on with the system, and what was built in it, of the run before.
+# shellcheck source=tests/platforms/common.sh
+. "$(dirname "$0")/common.sh"
+[ $# -ge 2 ] || { sed -n '6,11s/^# \{0,1\}//p' "$0"; exit 2; }
+[ "$(id -u)" = 0 ] || { echo 'debian.sh: only root may enter a system in a folder'; exit 2; }
+suite=$1 implementation=$2 machine=${3:-amd64}
+shift 2
+[ $# = 0 ] || shift
+own=$(dpkg --print-architecture)
+base=$folder/$suite-$machine.base root=$folder/$suite-$machine-$implementation
+slower=1
+[ "$machine" = "$own" ] || slower=6
+
+# A bare system, untouched. Packages come from where this machine's do.
+make_base() {
+    [ ! -f "$base/made" ] || return 0
+    need debootstrap || return
+    [ "$machine" = "$own" ] || need qemu-user-static || return
+    [ -x "$base/usr/bin/git" ] ||
+        debootstrap --variant=minbase --arch="$machine" --include=git,ca-certificates "$suite" \
+            "$base" "$(mirror)" >"$folder/logs/$suite-$machine.log" 2>&1 || return
+    for file in /etc/resolv.conf /etc/hosts; do cp "$file" "$base/etc/"; done
+    cp -r /etc/apt/apt.conf.d/. "$base/etc/apt/apt.conf.d/"
+    echo "deb $(mirror) $suite main" >"$base/etc/apt/sources.list"
+    touch "$base/made"
+}
+
+# shellcheck disable=SC2317 # a trap calls it
+leave() {
+    for place in proc sys dev; do umount -lR "$root/$place" 2>/dev/null; done
+}
+
+enter() {
+    for place in proc sys dev; do
+        if mountpoint -q "$root/$place"; then
+            echo "debian.sh: $root/$place is still mounted"
+            exit 2
+        fi
+    done
+    if [ -z "${CLSAMPLE_KEEP-}" ] || [ ! -d "$root/root/clsample" ]; then
+        rm -rf "$root" && cp -a --reflink=auto "$base" "$root" || exit 2
+    fi
+    # Mounted for the run only: a later rm -rf of the folder must not reach the real /dev.
+    trap leave EXIT
+    trap 'exit 130' INT TERM
+    for place in proc sys dev; do
+        mount --rbind "/$place" "$root/$place" && mount --make-rslave "$root/$place" || exit 2
+    done
+    if [ ! -d "$root/root/clsample" ]; then
+        git clone -q "$top" "$root/root/clsample" || exit 2
+    fi
+    cp -r "$folder/inputs" "$root/root/"
+}
+
+# in_system COMMAND, and inside WHAT SECONDS COMMAND, a try: by the shell of the system.
+proxies=$(env | grep -iE '^(https?|no)_proxy=' || true)
+settings='' # of the implementation
+in_system() {
+    # shellcheck disable=SC2086 # lists of settings
+    $within chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
+        DEBIAN_FRONTEND=noninteractive $settings $proxies bash -c "cd /root/clsample && $1"
+}
+within=''
+inside() {
+    what=$1 limit=$(($2 * slower))
+    log=$folder/logs/$key-$(echo "$what" | tr -c 'a-zA-Z0-9\n' -).log
+    begun=$(date +%s)
+    within="timeout -k 10 $limit"
+    in_system "$3" >"$log" 2>&1 </dev/null
+    judged $?
+    within=''
+}
+
+# version PACKAGE
+version() {
+    # shellcheck disable=SC2016 # dpkg's format
+    in_system "dpkg-query -W -f='\${Version}' $1" 2>/dev/null |
+        sed 's/^[0-9]*://; s/[-+].*//'
+}
+
+make_base || { echo "debian.sh: there is no $suite for $machine; see $folder/logs"; exit 1; }
+enter
+case $implementation in
+pocl) package=pocl-opencl-icd icd=pocl what=PoCL ;;
+rusticl) package=mesa-opencl-icd icd=rusticl what='rusticl on llvmpipe, Mesa' ;;
+oclgrind) package=oclgrind icd='' what=Oclgrind ;;
+*) echo "debian.sh: no implementation is called $implementation"; exit 2 ;;
+esac
+# shellcheck source=/dev/null
+name=$(. "$root/etc/os-release" && echo "${PRETTY_NAME#Debian GNU/Linux }")
+prefix=$suite-$implementation-$machine
+shape() { # NAME WORDS
+    row "$prefix-$1" "$what" "$(version $package)" "$(in_system 'uname -m'), Debian $name" "$2"
+}
+
+# What a user types in a bare system: it installs what is missing, PoCL too.
+bootstrap() {
+    row "$prefix-check" "$what" '' "$(in_system 'uname -m'), Debian $name" './bootstrap'
+    inside './bootstrap demo' 1800 './bootstrap demo'
+    inside './bootstrap check' 5400 './bootstrap check'
+    python3 "$here/results.py" version "$tries" "$(version $package)"
+    end_row || status=1
+}
+
+build() {
+    in_system "apt-get update -q && apt-get install -y -q --no-install-recommends gcc libc6-dev \
+        make autoconf automake libtool pkg-config libjansson-dev ocl-icd-opencl-dev \
+        ocl-icd-libopencl1 $package && autoreconf -fi && mkdir -p build && cd build &&
+        ../configure --disable-shared --without-clblast && make -s -j2 clsample" \
+        >"$folder/logs/$prefix-build.log" 2>&1
+}
+
+# in_shape ITEMS: the self-test in groups of so many, with vectors of 4.
+in_shape() {
+    shape "$1" "groups of $1, vectors of 4"
+    inside 'self-test, f32' 900 "$clsample selftest --device 0 --dtype f32 --work-group $1 \
+        --row-group $1 --vector 4"
+    end_row || status=1
+}
+
+# The shape that the library chooses.
+chosen() {
+    types=all named=texts
+    # Their compilers need minutes for a kernel of the other texts, and so does emulation.
+    if [ "$implementation-$machine" != "pocl-$own" ]; then
+        types=f32 named=usual.run texts=tests/scripts/usual.run
+    fi
+    shape 1 "$(in_system "$clsample devices" 2>/dev/null |
+        sed -n 's/^ *shape *//p' | head -n 1)"
+    inside "self-test, $types" 3600 "$clsample selftest --device 0 --dtype $types"
+    inside "$named" 3600 "$clsample run $texts --device 0 --sides device,permuted"
+    [ "$named" != texts ] ||
+        inside accept 1800 "$clsample accept --device 0 --minutes 1 --json accept.json"
+    in_system "$clsample $(tokens_of . /root/inputs) tokens.npy --device 0" \
+        >"$folder/logs/$prefix-tokens.log" 2>&1
+    digest "$root/root/clsample/tokens.npy"
+    end_row || status=1
+}
+
+status=0
+clsample=build/clsample
+[ $# != 0 ] || case $implementation-$machine in
+pocl-"$own") set -- check 1 4 64 ;;
+*) set -- 1 ;;
+esac
+case $1 in
+check)
+    bootstrap
+    shift
+    ;;
+*) in_system 'test -x build/clsample' || build ||
+    { tail -n 20 "$folder/logs/$prefix-build.log"; exit 1; } ;;
+esac
+case $implementation in
+rusticl) settings=RUSTICL_ENABLE=llvmpipe ;;
+oclgrind) clsample='oclgrind --data-races --build-options -cl-opt-disable build/clsample' ;;
+esac
+if [ -n "$icd" ]; then
+    in_system "mkdir -p /root/icd && cp /etc/OpenCL/vendors/$icd.icd /root/icd/"
+    settings="$settings OCL_ICD_VENDORS=/root/icd/"
+fi
+for shape; do
+    case $shape in
+    1) chosen ;;
+    *) in_shape "$shape" ;;
+    esac
+done
+exit $status

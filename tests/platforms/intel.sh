@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Intel's OpenCL runtime for CPUs, the newest of PyPI, 200 MB that pip downloads, in groups of 1, 16
+# and 64, which have real barriers and sub-groups.
+# usage: intel.sh [GROUP...]       on x86-64. CLSAMPLE: the command, build/clsample unless set
+# shellcheck source=tests/platforms/common.sh
+. "$(dirname "$0")/common.sh"
+clsample=${CLSAMPLE:-$top/build/clsample}
+[ -x "$clsample" ] || { echo "intel.sh: there is no $clsample; ./bootstrap makes it"; exit 2; }
+place=$folder/intel
+if [ ! -f "$place/icd/intel.icd" ]; then
+    python3 -m venv "$place" &&
+        "$place/bin/pip" install -q intel-opencl-rt tbb tcmlib intel-cmplr-lib-rt || exit 1
+    mkdir -p "$place/icd"
+    find "$place" -name libintelocl.so >"$place/icd/intel.icd"
+fi
+library=$(cat "$place/icd/intel.icd")
+export OCL_ICD_VENDORS="$place/icd/" LD_LIBRARY_PATH="${library%/*}"
+version=$("$place/bin/pip" list 2>/dev/null | sed -n 's/^intel-opencl-rt  *//p')
+# shellcheck source=/dev/null
+machine="$(uname -m), $(. /etc/os-release && echo "${PRETTY_NAME#Debian GNU/Linux }")"
+[ $# != 0 ] || set -- 1 16 64
+cd "$top" || exit
+status=0
+for group; do
+    case $group in
+    1) shape='its own, groups of 1' options='' types=all ;;
+    *) shape="groups of $group" options="--work-group $group --row-group $group" types=f32 ;;
+    esac
+    row "intel-$group" "Intel's CPU runtime" "$version" "Debian $machine" "$shape"
+    # shellcheck disable=SC2046,SC2086 # lists of words
+    {
+        try "self-test, $types" 1800 "$clsample" selftest --device 0 --dtype $types $options
+        try texts 3600 "$clsample" run $texts --device 0 --sides device,permuted $options
+        [ -n "$options" ] ||
+            try accept 2400 "$clsample" accept --device 0 --minutes 1 --json "$place/accept.json"
+        rm -f "$place/tokens.npy"
+        "$clsample" $(tokens_of . "$folder/inputs") "$place/tokens.npy" --device 0 $options \
+            >"$folder/logs/intel-tokens.log" 2>&1
+    }
+    digest "$place/tokens.npy"
+    end_row || status=1
+done
+exit $status
