@@ -18,7 +18,7 @@ library=$(cat "$place/icd/intel.icd")
 export OCL_ICD_VENDORS="$place/icd/" LD_LIBRARY_PATH="${library%/*}"
 version=$("$place/bin/pip" list 2>/dev/null | sed -n 's/^intel-opencl-rt  *//p')
 # shellcheck source=/dev/null
-machine="$(uname -m), $(. /etc/os-release && echo "${PRETTY_NAME#Debian GNU/Linux }")"
+machine="$(uname -m), $(. /etc/os-release && echo "${PRETTY_NAME}" | sed 's,GNU/Linux ,,')"
 [ $# != 0 ] || set -- 1 16 64
 cd "$top" || exit
 status=0
@@ -27,7 +27,7 @@ for group; do
     1) shape='its own, groups of 1' options='' types=all ;;
     *) shape="groups of $group" options="--work-group $group --row-group $group" types=f32 ;;
     esac
-    row "intel-$group" "Intel's CPU runtime" "$version" "Debian $machine" "$shape"
+    row "intel-$group" "Intel's CPU runtime" "$version" "$machine" "$shape"
     # shellcheck disable=SC2046,SC2086 # lists of words
     {
         try "self-test, $types" 1800 "$clsample" selftest --device 0 --dtype $types $options
