@@ -104,7 +104,8 @@ build() {
 # Tests of the host that need nothing of the system, each of which counts as the checks that it
 # makes; and those that take long where a machine is emulated, which are left out there.
 units='check_arithmetic check_samplers check_goldens check_table check_modes_host
-    check_history_host check_verify_host check_grammar_host check_overlap_host check_shortlists'
+    check_history_host check_verify_host check_grammar_host check_grammar_saved
+    check_overlap_host check_shortlists'
 long_units='check_select check_offsets check_container check_reference check_watermark'
 
 run_units() {
