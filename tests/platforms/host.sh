@@ -93,6 +93,8 @@ build() {
     cd "$dir/build" || return
     [ -f Makefile ] || "$top/configure" -q ${host:+--host=$host} CC="$cc" CFLAGS="$flags" \
         --disable-shared --without-clblast "$@" || return
+    # Before LDFLAGS is set, with which configure could link nothing.
+    make -s Makefile || return
     programs=tests/device/check_saved
     for unit in $units; do programs="$programs tests/unit/$unit"; done
     set -- ${static:+LDFLAGS=$static}
