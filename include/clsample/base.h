@@ -51,10 +51,7 @@ extern "C" {
 /* Defines NAME_init(object), which sets the defaults of a public struct and returns what
  * cls_struct_init() does. It fails only where the library is older than the header. */
 #define CLS_INIT_FUNCTION(name) \
-    static inline cls_status name##_init(name *object) \
-    { \
-        return cls_struct_init(#name, object, sizeof *object); \
-    }
+    static inline cls_status name##_init(name *s) { return cls_struct_init(#name, s, sizeof *s); }
 
 /* Return the CLS_VERSION_STRING and the CLS_VERSION_NUMBER of the library that runs, which may be
  * newer than this header. The string is static. Any thread may call these. */

@@ -12,7 +12,7 @@
 /* The host computes tokens, too, and must round as the kernels do. 16 says that only numbers of 16
  * bits have their own type: GCC has it for processors with AVX512-FP16. */
 #if (FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16) || defined(__FAST_MATH__)
-#error "floats must stay floats: no -ffast-math; x86: -mfpmath=sse; s390x: -fexcess-precision=fast"
+#error "floats must stay floats: not -ffast-math; x86: -mfpmath=sse; s390x: -fexcess-precision=fast"
 #endif
 
 #include "base/hooks.h"

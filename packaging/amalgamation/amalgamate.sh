@@ -22,7 +22,7 @@ SEARCH   cl/kernels/(search|pass).cl
 SAMPLERS cl/kernels/watermark.cl|cl/core/watermark.h
 SAMPLERS cl/stages/(infill|mirostat|p_less|top_a|top_n_sigma|xtc).cl
 OUTPUTS  cl/kernels/kept.cl|cl/row/gather.cl
-GRAMMARS lib/request/grammar.c
+GRAMMARS lib/request/(grammar|grammar_saved).c
 HOST     lib/step/host.c|lib/host/(host|slot|text|adjust|select|set|chain|sample|draw|watermark).c
 HOST     lib/host/(outputs|verify|lookup|stages/[a-z_]*).c
 LAYOUT   lib/layout.c'

@@ -581,7 +581,7 @@ static void draft(void)
     n = (uint32_t)run_number(j.s, "requests", n);
     for (uint32_t row = 0; row < n && ids != NULL; row++) {
         const model *const m = model_of(slots[row]);
-        if (m == NULL || m->unknown || m->params.grammar != NULL)
+        if (m == NULL || m->unknown)
             continue;
         const uint32_t history = j.side->sampler_options.max_history,
                        count = !m->begun || model_stopped(m) ? 0

@@ -126,7 +126,7 @@ void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint
                  const int32_t *output, uint32_t n_output)
 {
     m->begun = 1;
-    m->unknown = false;
+    m->unknown = params->grammar != NULL;
     m->adapts = true;
     m->adaptive = (cls_adaptive_state){.begun = 0};
     m->judged = -1;
@@ -162,6 +162,7 @@ void model_params(model *m, const cls_params *params)
     if (!m->begun)
         return;
     m->params = *params;
+    m->unknown |= params->grammar != NULL; /* what it emits then is not followed */
     m->adapts = false;
     m->now = kept_thinking(m, &was, m->outputs, m->now);
     for (uint32_t i = m->n, outputs = m->outputs; i-- > 0;) {
@@ -268,7 +269,7 @@ bool model_can_tell(const model *m)
     uint32_t turns = 0;
     for (uint32_t i = 1; i < m->n; i++)
         turns += m->is_output[i - 1] && !m->is_output[i];
-    return !m->unknown && p->grammar == NULL && p->mirostat == 0 && p->adaptive_target < 0.0f &&
+    return !m->unknown && p->mirostat == 0 && p->adaptive_target < 0.0f &&
            p->top_p_decay >= 1.0f &&
            (!sees_text(p) || (p->penalty_window == 0 && m->since == 0 && turns == 0));
 }
@@ -283,7 +284,7 @@ bool model_row(const model *m, one_row *row)
     for (uint32_t i = prompts; i < m->n; i++)
         if (!m->is_output[i])
             return false;
-    if (!m->begun || m->unknown || p->grammar != NULL || m->since != 0 || m->n_forced != 0 ||
+    if (!m->begun || m->unknown || m->since != 0 || m->n_forced != 0 ||
         follows(p) || p->thinking_start.count != 0 || p->loop_repeats != 0 ||
         (has_mode && !m->adapts))
         return false;
