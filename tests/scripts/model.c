@@ -269,8 +269,7 @@ bool model_can_tell(const model *m)
     uint32_t turns = 0;
     for (uint32_t i = 1; i < m->n; i++)
         turns += m->is_output[i - 1] && !m->is_output[i];
-    return !m->unknown && p->mirostat == 0 && p->adaptive_target < 0.0f &&
-           p->top_p_decay >= 1.0f &&
+    return !m->unknown && p->mirostat == 0 && p->adaptive_target < 0.0f && p->top_p_decay >= 1.0f &&
            (!sees_text(p) || (p->penalty_window == 0 && m->since == 0 && turns == 0));
 }
 
@@ -284,9 +283,8 @@ bool model_row(const model *m, one_row *row)
     for (uint32_t i = prompts; i < m->n; i++)
         if (!m->is_output[i])
             return false;
-    if (!m->begun || m->unknown || m->since != 0 || m->n_forced != 0 ||
-        follows(p) || p->thinking_start.count != 0 || p->loop_repeats != 0 ||
-        (has_mode && !m->adapts))
+    if (!m->begun || m->unknown || m->since != 0 || m->n_forced != 0 || follows(p) ||
+        p->thinking_start.count != 0 || p->loop_repeats != 0 || (has_mode && !m->adapts))
         return false;
     row->params = p;
     row->prompt = m->id;

@@ -21,7 +21,7 @@ typedef struct thinking {
 
 typedef struct model {
     int begun;
-    bool unknown; /* it has become too long, or has had a grammar */
+    bool unknown;                       /* it has become too long, or has had a grammar */
     bool adapts;                        /* `adaptive` is the state before the next token */
     cls_adaptive_state adaptive, after; /* `after` the token that the oracle has judged, or -1 */
     int32_t judged;
