@@ -156,11 +156,31 @@ START_TEST(waits)
 }
 END_TEST
 
+/* A step waits for the one before it on another queue, also where both are in order: when it has
+ * ended, so has that one, which nobody but the library has flushed. */
+START_TEST(steps_follow)
+{
+    bench b = open_bench(fixture_device(0), 0);
+    cl_event first, second;
+    cl_int state = CL_QUEUED;
+    must(cls_sample(b.sampler, b.other, &b.step, 0, NULL, &first));
+    must(cls_sample(b.sampler, b.d->queue, &b.step, 0, NULL, &second));
+    must_cl(clFlush(b.d->queue));
+    must_cl(clWaitForEvents(1, &second));
+    must_cl(clGetEventInfo(first, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
+    ck_assert_int_eq(state, CL_COMPLETE);
+    clReleaseEvent(first);
+    clReleaseEvent(second);
+    close_bench(&b);
+}
+END_TEST
+
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
     fixture_begin(ON_DEVICES);
     add_loop_test(waits, CALLS);
+    add_test(steps_follow);
     return fixture_end();
 }
