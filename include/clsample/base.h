@@ -10,6 +10,15 @@
 #else
 #include <CL/cl.h>
 #endif
+/* On POWER OpenCL's headers include altivec.h, which makes macros of these words. */
+#if defined(__ALTIVEC__) && defined(vector)
+#undef vector
+#undef pixel
+#undef bool
+#if defined(__bool_true_false_are_defined) && !defined(__cplusplus)
+#define bool _Bool
+#endif
+#endif
 
 #ifdef __cplusplus
 extern "C" {
