@@ -42,8 +42,8 @@ CLS_INIT_FUNCTION(cls_text)
 /* Begins a request in a slot, whatever the slot held. text: NULL for an empty one. The position is
  * params->position plus the number of tokens of text->output. The request has already stopped if
  * the output has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens,
- * or if it ends the grammar, which follows the output from params->grammar_state on. CLS_OK;
- * CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * or if it ends the grammar, which follows the output from params->grammar_state on.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR; CLS_NOT_COMPILED; CLS_IN_USE; CLS_LOST. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
                                                   const cls_params *params, const cls_text *text);
