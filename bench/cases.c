@@ -22,7 +22,7 @@
 /* By Zipf's law a breaker is about one token in 14. */
 #define DRY " dry_multiplier=0.8 dry_breakers=1/5/9/13"
 #define LOOP " loop_repeats=16 loop_min=8 loop_max=32" /* loops of fewer tokens would occur */
-#define THINKING " thinking_end=0 thinking_forced=0 thinking_budget=2147483647" /* not used up */
+#define THINKING " thinking_ends=0 thinking_forced=0 thinking_budget=2147483647" /* not used up */
 
 const bench_case bench_cases[BENCH_CASES] = {
     {"greedy", "temperature=0", .goal = 1.3},

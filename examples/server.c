@@ -86,7 +86,8 @@ typedef struct request {
 
 static uint32_t make_requests(request *requests)
 {
-    static const int32_t stop_ids[] = {STOP}, end[] = {END_OF_THINKING};
+    static const int32_t stop_ids[] = {STOP}, end_ids[] = {END_OF_THINKING};
+    static const cls_ids end = {end_ids, 1};
     static cls_logit_bias favourites[MAX_REQUESTS];
     uint32_t n = 0;
     for (uint32_t a = 0; a < sizeof scenarios / sizeof *scenarios; a++)
@@ -112,8 +113,9 @@ static uint32_t make_requests(request *requests)
             r->params.loop_max = 4;
             if (r->scenario->thinking > 0) {
                 r->params.thinking_budget = r->scenario->thinking;
-                r->params.thinking_end.ids = r->params.thinking_forced.ids = end;
-                r->params.thinking_end.count = r->params.thinking_forced.count = 1;
+                r->params.thinking_forced = end;
+                r->params.thinking_ends.sequences = &end;
+                r->params.thinking_ends.count = 1;
             }
             favourites[a] = (cls_logit_bias){(int32_t)r->scenario->favourite, 100.0f};
             r->params.logit_bias.biases = &favourites[a];

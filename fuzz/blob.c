@@ -96,13 +96,15 @@ static void step(const subject *s)
 static void make_ends(const subject *s, cls_params *p, rng *r)
 {
     static int32_t ids[8];
+    static cls_ids ends[2];
     const uint32_t longest = s->history < 3 ? s->history + 1 : 4;
     for (int i = 0; i < 8; i++)
         ids[i] = (int32_t)rng_below(r, 6);
     p->thinking_start.ids = ids + rng_below(r, 4);
     p->thinking_start.count = rng_below(r, longest + 1);
-    p->thinking_end.ids = ids + rng_below(r, 4);
-    p->thinking_end.count = rng_below(r, longest + 1);
+    for (int i = 0; i < 2; i++)
+        ends[i] = (cls_ids){ids + rng_below(r, 4), 1 + rng_below(r, longest)};
+    p->thinking_ends = (cls_sequences){ends, rng_below(r, 3)};
     p->thinking_forced.ids = ids + rng_below(r, 4);
     p->thinking_forced.count = 1 + rng_below(r, 4);
     p->thinking_budget = rng_below(r, 8);

@@ -96,7 +96,7 @@ MANUAL: Dict[str, str] = {
     "post_thinking": "The parameters of the rows outside the thinking, a dict; the others are then"
     " for the thinking. It may have chain, temperature, dynatemp, the truncations (but for"
     " top_p_decay), min_keep, and repetition, frequency and presence penalty, which are not"
-    " inherited. thinking_start and thinking_end are needed. None: none.",
+    " inherited. thinking_start and thinking_ends are needed. None: none.",
     "penalty_scope": "The tokens that count for the frequency and the presence penalty: 'output',"
     " or 'all' for prompt and output.",
     "logprob_kind": "The distribution of logprobs, ranks, top and given: 'raw', the softmax of the"

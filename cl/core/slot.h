@@ -26,16 +26,19 @@ enum {
     CLS_SLOT_HISTORY = 2048,  /* DRY, n-grams, bad words or min_tokens are on */
     CLS_SLOT_ALLOWED = 4096,  /* only the tokens in the bitmap at `allowed` may be drawn */
 };
+#define CLS_SLOT_STOPS (CLS_SLOT_STOPS_BANNED | CLS_SLOT_STOPS_THINK)
 #define CLS_SLOT_STATEFUL (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
 enum {
     CLS_SLOT_MIROSTAT = 8192,
-    CLS_SLOT_BIAS_ROW = 16384,      /* there is a bias value for every token of the vocabulary */
-    CLS_SLOT_THINKING = 32768,      /* the thinking is followed */
-    CLS_SLOT_LOOPS = 65536,         /* loops of the output end the request */
-    CLS_SLOT_NGRAM_OUTPUT = 262144, /* n-grams of the output only are banned */
-    CLS_SLOT_RELAXED = 524288,      /* while the request thinks, likely drafts are accepted */
-    CLS_SLOT_GRAMMAR = 1048576,     /* it follows the grammar at `grammar` */
-    CLS_SLOT_LOOPS_THINK = 2097152, /* loops of the thinking end that, and no request */
+    CLS_SLOT_BIAS_ROW = 16384,       /* there is a bias value for every token of the vocabulary */
+    CLS_SLOT_THINKING = 32768,       /* the thinking is followed */
+    CLS_SLOT_LOOPS = 65536,          /* loops of the output end the request */
+    CLS_SLOT_NGRAM_OUTPUT = 262144,  /* n-grams of the output only are banned */
+    CLS_SLOT_RELAXED = 524288,       /* while the request thinks, likely drafts are accepted */
+    CLS_SLOT_GRAMMAR = 1048576,      /* it follows the grammar at `grammar` */
+    CLS_SLOT_LOOPS_THINK = 2097152,  /* loops of the thinking end that, and no request */
+    CLS_SLOT_STOPS_BANNED = 4194304, /* stop ids are banned while the request thinks, */
+    CLS_SLOT_STOPS_THINK = 8388608,  /* or end the thinking, and no request */
 };
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u
@@ -113,8 +116,9 @@ typedef struct cls_slot {
     u32 min_tokens;
     u32 thinking_start, n_start; /* of the thinking budget, in the lists: the ids that begin the
                                     thinking (n = 0: it begins with the request), */
-    u32 thinking_end, n_end;     /* those that end it, which follow two words with
-                                    CLS_SLOT_RELAXED: relaxed_top_k and the float relaxed_delta */
+    u32 thinking_ends, n_ends;   /* n sequences, a count and the ids of each, that end it; with
+                                    CLS_SLOT_RELAXED they follow two words: relaxed_top_k and the
+                                    float relaxed_delta */
     u32 thinking_forced,
         n_thinking_forced; /* and those that are emitted after `thinking_budget` tokens of it */
     u32 thinking_budget;

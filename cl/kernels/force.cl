@@ -15,6 +15,8 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     u32 status = rows[row].status;
     const int skipped = (status & (CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT)) != 0,
               drew = !rows[row].no_token;
+    if (drew) /* the text says whether it ends */
+        status &= ~(u32)(CLS_ROW_STOPPED | CLS_ROW_LENGTH);
     const i32 own = rows[row].token, slot_index = skipped ? -1 : mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
     const slot_state kept = state_of(state, s.args->layout, s.vocab, valid_slot(slot_index));

@@ -157,13 +157,16 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
     const i32 slot_index = mapped_slot(s, row);
     __global const cls_slot *const from = slot_of(s, slot_index);
     const history_effects p = effects_of(s->effects, layout, vocab, row);
-    u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(from);
+    u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(from),
+        thinking = slot_index >= 0 ? from->thinking : 0u;
     if (has & CLS_DRAFTS) {
         drafts = copy_path(s, &p, row);
         u32 flags = slot_index >= 0 ? from->flags : 0u, answers = 0;
-        if (slot_index >= 0 && from->answer != 0) { /* the same for the whole group */
-            answers = text_with_drafts(s, slot_index, p.path, drafts).thinking == 0;
-            flags = answers ? answer_of(s, from)->flags : flags;
+        if (slot_index >= 0 && (from->answer != 0 || (flags & CLS_SLOT_STOPS_BANNED)))
+            thinking = text_with_drafts(s, slot_index, p.path, drafts).thinking; /* by all */
+        if (slot_index >= 0 && from->answer != 0 && thinking == 0) {
+            answers = 1;
+            flags = answer_of(s, from)->flags;
         }
         if (lid == 0)
             p.draft_info[4] = answers;
@@ -176,6 +179,8 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
             p.draft_info[2] = 0;
         }
     }
+    if (lid == 0)
+        p.draft_info[5] = thinking != 0 && (from->flags & CLS_SLOT_STOPS_BANNED);
     /* Whether only ends are left is in memory: a variable takes 256 bytes of scratch on Intel's
      * GPUs, where this kernel needs none. */
     if (slot_index >= 0 && (from->flags & CLS_SLOT_GRAMMAR)) /* the same for the whole group */
@@ -205,7 +210,8 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
                 mark_chunk(&p, lid == 0 && ngram_bans(&p, &h, 0xffffffffu) ? p.text[0] : (u32)NO_ID,
                            PACK(CODE_BAN, 0u), chunk);
         }
-        if (p.draft_info[3] == 0 && slot.outputs + drafts < slot.min_tokens && slot.n_stop != 0)
+        if (slot.n_stop != 0 && (p.draft_info[5] != 0 ||
+                                 (p.draft_info[3] == 0 && slot.outputs + drafts < slot.min_tokens)))
             ban_list(&p, lists + slot.stop, slot.n_stop, vocab);
         ban_words(&p, &slot, &state, drafts, lists, vocab, chunk);
         if (patched)

@@ -92,7 +92,7 @@ static inline void judge_drafts(u32 method, verifier *v)
             p = s->rows[row - 1].target_prob;
             q = s->rows[row - 1].draft_prob;
             id = (u32)draft_id(s, v->request, v->nodes[row]);
-            ended = ends_request(v->slot, lists_of(s, v->slot), id, v->slot->outputs + depth);
+            ended = ends_request(v->slot, lists_of(s, v->slot), id, v->slot->outputs + depth, 0u);
         }
         inner = ended == 0 && draft >= 0 && !s->rows[row].no_token && s->rows[row].draft_prob != 0;
         if (depth > 0 && block) {
@@ -136,7 +136,7 @@ static inline u32 child_with(const verifier *v, u32 row, i32 token, int *childre
 static inline int is_relaxed(const verifier *v, u32 row, u32 id)
 {
     const step_args *const s = v->s;
-    __global const u32 *const numbers = lists_of(s, v->slot) + v->slot->thinking_end - 2;
+    __global const u32 *const numbers = lists_of(s, v->slot) + v->slot->thinking_ends - 2;
     const cls_row out = s->rows[row];
     const row_logits r = row_view(s, row, v->slot_index);
     const u32 flags = r.slot->flags;

@@ -46,7 +46,8 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
 static inline u32 has_effects(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
-           ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words) != 0 ||
+           ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words |
+             (slot->flags & CLS_SLOT_STOPS_BANNED)) != 0 ||
             slot->outputs < slot->min_tokens);
 }
 

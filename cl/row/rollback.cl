@@ -109,7 +109,7 @@ static inline void store_changed(__global cls_slot *to, cls_slot *slot, const sl
                       (slot->grammar_state == CLS_GRAMMAR_ENDED ||
                        ends_request(to, lists + slot->lists,
                                     latest & CLS_ENTRY_OUTPUT ? latest & CLS_ENTRY_ID : 0xffffffffu,
-                                    slot->outputs) != 0);
+                                    slot->outputs, slot->thinking) != 0);
     }
 #if FORCED
     if ((slot->flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS | CLS_SLOT_LOOPS_THINK)) !=

@@ -43,11 +43,13 @@ static inline int is_stop(__global const cls_slot *slot, __global const u32 *lis
 
 /* Returns the status bits with which a token ends its request, as output token number `outputs`, by
  * its id or by this number; 0 if it does not. Stop ids are banned before min_tokens; if one comes
- * from elsewhere by then, it ends nothing. */
+ * from elsewhere by then, it ends nothing. `thinking`: the state after the token, or 0 where no
+ * request's thinking is followed. */
 static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
-                               u32 outputs)
+                               u32 outputs, u32 thinking)
 {
-    if (outputs >= slot->min_tokens && is_stop(slot, lists, id))
+    const int goes_on = thinking != 0 && (slot->flags & CLS_SLOT_STOPS) != 0;
+    if (!goes_on && outputs >= slot->min_tokens && is_stop(slot, lists, id))
         return CLS_ROW_STOPPED;
     return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                                                                 : 0u;
@@ -95,6 +97,18 @@ static inline int ends_with(const text *t, u32 id, __global const u32 *ids, u32 
     return back == n;
 }
 
+/* Returns whether a text, followed by `id`, ends with one of the ends of the thinking. */
+static inline int ends_thinking(__global const cls_slot *slot, __global const u32 *lists,
+                                const text *t, u32 id)
+{
+    u32 at = slot->thinking_ends, i = 0;
+    while (i < slot->n_ends && !ends_with(t, id, lists + at + 1, lists[at])) {
+        at += 1 + lists[at];
+        i++;
+    }
+    return i < slot->n_ends;
+}
+
 /* Returns which of the ids that end the thinking is due; n_thinking_forced if none is. */
 static inline u32 thinking_due(__global const cls_slot *slot, u32 thinking)
 {
@@ -118,8 +132,11 @@ static inline u32 thinking_after(__global const cls_slot *slot, __global const u
         return (u32)ends_with(t, id, lists + slot->thinking_start, slot->n_start);
     if (is_due && is_output && lists[slot->thinking_forced + due] == id)
         return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;
-    if (ends_with(t, id, lists + slot->thinking_end, slot->n_end))
+    if (ends_thinking(slot, lists, t, id))
         return 0;
+    if (is_output && !is_due && (slot->flags & CLS_SLOT_STOPS_THINK) &&
+        t->outputs + 1 >= slot->min_tokens && is_stop(slot, lists, id))
+        return 1 + slot->thinking_budget; /* its end is due */
     return is_output && !is_due ? thinking + 1 : thinking;
 }
 
@@ -169,7 +186,7 @@ static inline u32 text_next(__global const cls_slot *slot, __global const u32 *a
     if (slot->flags & CLS_SLOT_THINKING)
         t->thinking = thinking_after(slot, lists, t, id, is_output);
     if (is_output)
-        ended = ends_request(slot, lists, id, ++t->outputs);
+        ended = ends_request(slot, lists, id, ++t->outputs, t->thinking);
     if (has_rules) {
         const u32 next = grammar_next(all + slot->grammar, t->grammar, id);
         t->grammar = next != CLS_GRAMMAR_DEAD && t->outputs < slot->min_tokens &&

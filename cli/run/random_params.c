@@ -50,6 +50,7 @@ static const struct usual {
     {"loop_min", 1, "1 2 3"},
     {"loop_max", 2, "1 2 4 8"},
     {"loop_action", 4, "stop end-thinking"},
+    {"stop_action", 2, "stop ban end-thinking"},
     {"thinking_budget", 1, "0 1 2 5"},
     {"relaxed_top_k", 1, "1 2 5"},
     {"relaxed_delta", 1, "0.1 0.5 1"},
@@ -138,8 +139,10 @@ static void settle_params(run_maker *m, cls_params *p)
         p->relaxed_delta = 0.0f;
     if (p->thinking_forced.count == 0) {
         p->thinking_budget = 0;
-        if (p->relaxed_top_k == 0 && p->grammar == NULL && p->post_thinking == NULL)
-            p->thinking_start = p->thinking_end = (cls_ids){NULL, 0};
+        if (p->relaxed_top_k == 0 && p->grammar == NULL && p->post_thinking == NULL) {
+            p->thinking_start = (cls_ids){NULL, 0};
+            p->thinking_ends = (cls_sequences){NULL, 0};
+        }
     }
     if (p->watermark_context > m->history || p->mirostat != 0 || p->adaptive_target >= 0.0f ||
         p->relaxed_top_k != 0)
@@ -160,6 +163,9 @@ static void settle_params(run_maker *m, cls_params *p)
         p->loop_repeats = 0;
     if (p->loop_repeats == 0 || p->thinking_forced.count == 0)
         p->loop_action = CLS_LOOP_STOP;
+    if (p->stop_ids.count == 0 ||
+        (p->stop_action == CLS_STOP_END_THINKING && p->thinking_forced.count == 0))
+        p->stop_action = CLS_STOP_REQUEST;
     if (m->counts == CLS_COUNTS_NONE)
         p->repetition_penalty = 1.0f;
     if (m->counts == CLS_COUNTS_NONE)
@@ -201,8 +207,8 @@ static void random_phase(run_maker *m, cls_params *p)
     settle_params(m, second);
     if (p->thinking_start.count == 0)
         random_some(m, &p->thinking_start, 2);
-    if (p->thinking_end.count == 0)
-        random_some(m, &p->thinking_end, 2);
+    if (p->thinking_ends.count == 0)
+        random_sequences(m, &p->thinking_ends);
     p->thinking_forced = (cls_ids){NULL, 0};
     p->mirostat = 0;
     p->adaptive_target = -1.0f;

@@ -107,7 +107,7 @@ static void without_chain(cls_params *p)
     if (p->grammar != NULL) /* it does not apply while the request thinks */
         return;
     p->thinking_budget = off.thinking_budget; /* the stages do not concern forced ids */
-    p->thinking_start.count = p->thinking_end.count = p->thinking_forced.count = 0;
+    p->thinking_start.count = p->thinking_ends.count = p->thinking_forced.count = 0;
 }
 
 /* Adds a stage to the chain, with its parameters from `from`. */

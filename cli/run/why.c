@@ -9,7 +9,7 @@
 
 /* ------------------------------------------------------------------------- bans */
 
-enum { LOGIT, MASK, GRAMMAR, BIAS, LOGIT_BIAS, BAD_WORDS, NGRAM, MIN_TOKENS, BANS };
+enum { LOGIT, MASK, GRAMMAR, BIAS, LOGIT_BIAS, BAD_WORDS, NGRAM, MIN_TOKENS, STOP_ACTION, BANS };
 
 /* Each sentence goes on with the token. */
 static const char *const bans[BANS] = {[LOGIT] = "a logit of minus infinity or NaN excludes",
@@ -20,7 +20,9 @@ static const char *const bans[BANS] = {[LOGIT] = "a logit of minus infinity or N
                                        [BAD_WORDS] = "bad_words bans",
                                        [NGRAM] = "no_repeat_ngram bans",
                                        [MIN_TOKENS] =
-                                           "min_tokens still bans the stop ids, one of which is"};
+                                           "min_tokens still bans the stop ids, one of which is",
+                                       [STOP_ACTION] = "stop_action bans the stop ids while the "
+                                                       "request thinks, and one of them is"};
 
 static bool is_allowed_id(const cls_params *p, int32_t token)
 {
@@ -28,6 +30,14 @@ static bool is_allowed_id(const cls_params *p, int32_t token)
     for (uint32_t i = 0; i < p->allowed_ids.count; i++)
         found |= p->allowed_ids.ids[i] == token;
     return found;
+}
+
+static void copy_thinking(const cls_params *from, cls_params *to)
+{
+    to->thinking_start = from->thinking_start;
+    to->thinking_ends = from->thinking_ends;
+    to->thinking_forced = from->thinking_forced;
+    to->thinking_budget = from->thinking_budget;
 }
 
 /* Finds the first ban of a token: samples rows in which only this token is allowed, without a
@@ -55,10 +65,7 @@ static int find_ban(const cli_probe *probe, int32_t token)
                 break;
             params.grammar = p->grammar;
             params.grammar_state = p->grammar_state;
-            params.thinking_start = p->thinking_start;
-            params.thinking_end = p->thinking_end;
-            params.thinking_forced = p->thinking_forced;
-            params.thinking_budget = p->thinking_budget;
+            copy_thinking(p, &params);
             break;
         case BIAS:
             step.bias = probe->step.bias;
@@ -84,6 +91,10 @@ static int find_ban(const cli_probe *probe, int32_t token)
             params.only_allowed = p->only_allowed;
             params.min_tokens = p->min_tokens;
             params.stop_ids = p->stop_ids;
+            break;
+        case STOP_ACTION:
+            copy_thinking(p, &params);
+            params.stop_action = p->stop_action;
         }
         found = cli_probe_row(probe, &params, &step, NULL).token != token;
     }

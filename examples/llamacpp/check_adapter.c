@@ -198,7 +198,7 @@ static void set_params(cls_params *p, int kind)
         p->no_repeat_ngram = 3;
         p->allowed_ids = (cls_ids){allowed, 13};
         p->thinking_start = (cls_ids){thinking, 1};
-        p->thinking_end = (cls_ids){bad, 2};
+        p->thinking_ends = (cls_sequences){bad_words, 1};
         p->thinking_forced = (cls_ids){forced, 3};
         p->thinking_budget = 2;
         p->top_n_sigma = 3;
@@ -348,7 +348,8 @@ static void check_arrays(clsample_llama *shared)
     cls_logit_bias biases[7];
     int32_t allowed[13], ids[2] = {1, 2}, thinking[1] = {3}, end[2] = {1, 2},
                          forced[3] = {50, 900, 8};
-    cls_ids bad_word = {ids, 2}, breakers[2] = {{(int32_t[]){5, 6}, 2}, {(int32_t[]){6}, 1}};
+    cls_ids bad_word = {ids, 2}, last = {end, 2},
+            breakers[2] = {{(int32_t[]){5, 6}, 2}, {(int32_t[]){6}, 1}};
     memcpy(biases, given.logit_bias.biases, sizeof biases);
     memcpy(allowed, given.allowed_ids.ids, sizeof allowed);
     given.logit_bias.biases = biases;
@@ -356,7 +357,7 @@ static void check_arrays(clsample_llama *shared)
     given.bad_words.sequences = &bad_word;
     given.dry_breakers.sequences = breakers;
     given.thinking_start.ids = thinking;
-    given.thinking_end.ids = end;
+    given.thinking_ends.sequences = &last;
     given.thinking_forced.ids = forced;
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &given);
     memset(biases, -1, sizeof biases);
@@ -379,7 +380,7 @@ static void check_arrays(clsample_llama *shared)
     cls_params_init(&answer);
     answer.temperature = 0;
     q.params.thinking_start = (cls_ids){begins, 1};
-    q.params.thinking_end = (cls_ids){ends_it, 1};
+    q.params.thinking_ends = (cls_sequences){&(cls_ids){ends_it, 1}, 1};
     given = q.params;
     q.params.post_thinking = given.post_thinking = &answer;
     restart(&q);

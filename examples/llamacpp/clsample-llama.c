@@ -398,7 +398,7 @@ static void free_arrays(cls_params *params)
     free((void *)params->dry_breakers.sequences);
     free((void *)params->bad_words.sequences);
     free((void *)params->thinking_start.ids);
-    free((void *)params->thinking_end.ids);
+    free((void *)params->thinking_ends.sequences);
     free((void *)params->thinking_forced.ids);
     free((void *)params->post_thinking);
 }
@@ -441,18 +441,19 @@ static bool copy_arrays(cls_params *p)
         copy_of(p->logit_bias.biases, p->logit_bias.count * sizeof *p->logit_bias.biases);
     p->dry_breakers.sequences = copy_sequences(p->dry_breakers.sequences, p->dry_breakers.count);
     p->bad_words.sequences = copy_sequences(p->bad_words.sequences, p->bad_words.count);
+    p->thinking_ends.sequences = copy_sequences(p->thinking_ends.sequences, p->thinking_ends.count);
     const bool phases = p->post_thinking != NULL; /* whose own lists are empty */
     p->post_thinking = copy_of(p->post_thinking, phases ? p->post_thinking->struct_size : 0);
     /* All of them, also after one that failed: no array may remain the caller's. */
     const bool allowed = copy_ids(&p->allowed_ids.ids, p->allowed_ids.count);
     const bool exempt = copy_ids(&p->ngram_exempt_ids.ids, p->ngram_exempt_ids.count);
     const bool start = copy_ids(&p->thinking_start.ids, p->thinking_start.count);
-    const bool end = copy_ids(&p->thinking_end.ids, p->thinking_end.count);
     const bool forced = copy_ids(&p->thinking_forced.ids, p->thinking_forced.count);
-    return allowed && exempt && start && end && forced && phases == (p->post_thinking != NULL) &&
+    return allowed && exempt && start && forced && phases == (p->post_thinking != NULL) &&
            (p->logit_bias.biases != NULL || p->logit_bias.count == 0) &&
            (p->dry_breakers.sequences != NULL || p->dry_breakers.count == 0) &&
-           (p->bad_words.sequences != NULL || p->bad_words.count == 0);
+           (p->bad_words.sequences != NULL || p->bad_words.count == 0) &&
+           (p->thinking_ends.sequences != NULL || p->thinking_ends.count == 0);
 }
 
 static void sampler_free(struct llama_sampler *s)

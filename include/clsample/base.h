@@ -153,6 +153,13 @@ typedef enum cls_loop_action {
     CLS_LOOP_END_THINKING = 1 /* it ends the thinking */
 } cls_loop_action;
 
+/* What a stop id does while the request thinks (cls_params.stop_action). */
+typedef enum cls_stop_action {
+    CLS_STOP_REQUEST = 0,     /* it stops the request, as it does elsewhere */
+    CLS_STOP_BANNED = 1,      /* it is not drawn, and stops nothing */
+    CLS_STOP_END_THINKING = 2 /* it ends the thinking */
+} cls_stop_action;
+
 /* An automaton over token ids, which clsample/grammar.h makes. */
 typedef struct cls_grammar cls_grammar;
 

@@ -14,10 +14,10 @@
  * another grammar or none. Parameters with the same grammar keep the state, even if
  * params->grammar_state differs. A forced id that the state does not allow is not emitted: its row
  * gets CLS_ROW_EMPTY, and the id stays due, as with masks. While a request thinks
- * (params->thinking_start) its grammar does not apply; it begins behind the last id of
- * thinking_end. Only the prompt, or an empty thinking_start, begins the thinking of such a request:
- * its output cannot. params->min_tokens does not keep a complete text from its end: where all ids
- * that a state and allowed_ids allow are end ids or stop ids, it bans none of them.
+ * (params->thinking_start) its grammar does not apply; it begins behind what ended
+ * it (thinking_ends). Only the prompt, or an empty thinking_start, begins the thinking of such a
+ * request: its output cannot. params->min_tokens does not keep a complete text from its end: where
+ * all ids that a state and allowed_ids allow are end ids or stop ids, it bans none of them.
  *
  * The method: ids that no state distinguishes form a class, so that a state's transitions are
  * stored once a class. A set of many ids is a bitmap, which all states with the same set share; a

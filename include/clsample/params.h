@@ -198,19 +198,21 @@ typedef struct cls_params {
 
     /* Thinking budget: the thinking of a reasoning model ends after thinking_budget tokens. It
      * begins when the text, prompt and output together, ends with the ids of thinking_start (at the
-     * beginning of the request if that is empty), and ends when the text ends with those of
-     * thinking_end. With a grammar it begins only where the last of these ids is prompt, so that no
-     * string of the output turns the grammar off. Output tokens in between count. When
-     * thinking_budget of them have followed without thinking_end, the next rows emit the ids of
-     * thinking_forced, one after another, and sampling continues after the last one. A budget of 0
-     * forces it at once, unless loop_action ends the thinking. doc/requests.md, "Thinking budgets",
-     * has the details. An empty thinking_forced is off (default). A budget is then refused. So are
-     * a start and an end, unless relaxed_top_k or a grammar uses them: a grammar does not apply
-     * while the request thinks. Refused are also a budget above 2,147,483,647, and a thinking_start
-     * or thinking_end longer than the sampler's `max_history` + 1. (vLLM's thinking_token_budget,
-     * TensorRT-LLM's and SGLang's thinking-budget processors) */
+     * beginning of the request if that is empty), and ends when the text ends with one of
+     * thinking_ends, at most CLS_MAX_THINKING_ENDS sequences: beside "</think>" it may be what
+     * begins a tool call, which no budget interrupts then. With a grammar the thinking begins only
+     * where the last id of thinking_start is prompt, so that no string of the output turns the
+     * grammar off. Output tokens in between count. When thinking_budget of them have followed
+     * without an end, the next rows emit the ids of thinking_forced, one after another, and
+     * sampling continues after the last one. A budget of 0 forces it at once, unless loop_action
+     * ends the thinking. doc/requests.md, "Thinking budgets", has the details. An empty
+     * thinking_forced is off (default). A budget is then refused. So are a start and an end, unless
+     * relaxed_top_k or a grammar uses them: a grammar does not apply while the request thinks.
+     * Refused are also a budget above 2,147,483,647, and a thinking_start or an end longer than the
+     * sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's
+     * thinking-budget processors) */
     cls_ids thinking_start;
-    cls_ids thinking_end;
+    cls_sequences thinking_ends;
     cls_ids thinking_forced;
     uint32_t thinking_budget;
 
@@ -241,7 +243,7 @@ typedef struct cls_params {
     int32_t ngram_output_only;
     cls_ids ngram_exempt_ids;
 
-    /* Relaxed acceptance: while the request thinks (between thinking_start and thinking_end), a
+    /* Relaxed acceptance: while the request thinks (between thinking_start and an end of it), a
      * verification accepts a draft if it is in the row's final set, fewer than relaxed_top_k tokens
      * of the set are likelier, and its probability is at least that of the likeliest less
      * relaxed_delta. It also accepts the row's own draw, which replaces the first draft that it
@@ -275,8 +277,18 @@ typedef struct cls_params {
      * empty thinking_forced or a loop_repeats of 0 is refused. Default CLS_LOOP_STOP. */
     int32_t loop_action;
 
+    /* What a stop id does while the request thinks, where some models end their text without an
+     * answer: a cls_stop_action. With CLS_STOP_BANNED it is banned. With CLS_STOP_END_THINKING it
+     * ends the thinking: it is drawn and does not stop the request, and the next rows emit the ids
+     * of thinking_forced, as when a budget is used up; a thinking_budget of 0 is then none. In both
+     * cases a stop id that enters the output in another way stops the request only if the request
+     * does not think after it. Refused are an empty stop_ids, CLS_STOP_END_THINKING with an empty
+     * thinking_forced, and drafts that are verified by a method other than CLS_VERIFY_MATCH.
+     * Default CLS_STOP_REQUEST. */
+    int32_t stop_action;
+
     /* Parameters by phase: rows outside the thinking (before thinking_start, which is needed, as
-     * thinking_end is, and behind thinking_end) are drawn by those of post_thinking, which is
+     * thinking_ends are, and behind its end) are drawn by those of post_thinking, which is
      * copied: chain and stages, temperature, dynatemp, truncations, min_keep, and repetition,
      * frequency and presence penalty. Its other fields must have their defaults, since those of the
      * request hold for both. Rows behind drafts have phases as their text has. Refused beside it:
@@ -285,7 +297,8 @@ typedef struct cls_params {
     const struct cls_params *post_thinking;
 } cls_params;
 
-#define CLS_MAX_LOOP 1024 /* tokens of a loop */
+#define CLS_MAX_LOOP 1024       /* tokens of a loop */
+#define CLS_MAX_THINKING_ENDS 8 /* sequences that end the thinking */
 
 CLS_INIT_FUNCTION(cls_params)
 

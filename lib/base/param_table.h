@@ -145,7 +145,12 @@
     X(p, 59, CHOICE, loop_action, END, BOTH, CLS_LOOP_STOP, CLS_LOOP_STOP, CLS_LOOP_END_THINKING, \
       "CLS_LOOP_STOP (0) or CLS_LOOP_END_THINKING (1)", \
       "loop-action", "stop|end-thinking", \
-      "whether a loop stops the request or ends its thinking (default stop)")
+      "whether a loop stops the request or ends its thinking (default stop)") \
+    X(p, 61, CHOICE, stop_action, END, BOTH, CLS_STOP_REQUEST, CLS_STOP_REQUEST, \
+      CLS_STOP_END_THINKING, \
+      "CLS_STOP_REQUEST (0), CLS_STOP_BANNED (1) or CLS_STOP_END_THINKING (2)", \
+      "stop-action", "stop|ban|end-thinking", \
+      "while thinking, a stop id stops, is banned or ends the thinking (default stop)")
 
 #define CLS_THINKING_PARAMS(X, p) \
     X(p, 45, UINT, thinking_budget, END, BOTH, 0, 0, INT32_MAX, "at most 2147483647", \
@@ -211,9 +216,9 @@
       (49, 1, plain, AT(n_start), AT(thinking_start)), \
       "thinking-start", "IDS", "thinking_start", \
       "the tokens, separated by commas, that begin the thinking (default: the request does)") \
-    X(p, ids, thinking_end, (50, 1, thinking_end, AT(n_end), AT(thinking_end)), \
-      "thinking-end", "IDS", "thinking_end", \
-      "the tokens, separated by commas, that end the thinking") \
+    X(p, sequences, thinking_ends, (50, 1, thinking_ends, AT(n_ends), AT(thinking_ends)), \
+      "thinking-end", "IDS", "thinking_ends", \
+      "the tokens, separated by commas, that end the thinking; give each other end again") \
     X(p, ids, thinking_forced, \
       (51, 0, plain, AT(n_thinking_forced), AT(thinking_forced)), \
       "thinking-forced", "IDS", "thinking_forced", \

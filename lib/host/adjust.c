@@ -244,7 +244,9 @@ static void ban_ngrams(cls_sampled *w, uint32_t n)
 
 static void ban_stops(cls_sampled *w)
 {
-    if (w->slot.outputs >= w->request->slot.min_tokens || cls_text_leaves_ends(w->request))
+    const cls_slot *const s = &w->request->slot;
+    if (!((s->flags & CLS_SLOT_STOPS_BANNED) && s->thinking != 0) &&
+        (s->outputs >= s->min_tokens || cls_text_leaves_ends(w->request)))
         return;
     for (uint32_t i = 0; i < w->params.stop_ids.count; i++)
         set_logit(w, (uint32_t)w->params.stop_ids.ids[i], -INFINITY);

@@ -105,8 +105,9 @@ void cls_host_slot_check(cls_host_slot *h)
         return;
     const uint32_t latest = *cls_host_slot_entry(h, s->length - 1),
                    output = latest & CLS_ENTRY_OUTPUT ? latest & CLS_ENTRY_ID : UINT32_MAX;
-    s->stopped = s->outputs != 0 && (s->grammar_state == CLS_GRAMMAR_ENDED ||
-                                     cls_text_stops(h, output, s->outputs) != CLS_ROW_OK);
+    s->stopped =
+        s->outputs != 0 && (s->grammar_state == CLS_GRAMMAR_ENDED ||
+                            cls_text_stops(h, output, s->outputs, s->thinking) != CLS_ROW_OK);
     s->length--; /* a loop is found when its last token follows */
     s->stopped |= !(s->flags & CLS_SLOT_LOOPS_THINK) && cls_text_loops(h, latest) != CLS_ROW_OK;
     s->length++;

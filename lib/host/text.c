@@ -35,6 +35,26 @@ static int32_t due_id(const cls_host_slot *h)
                : -1;
 }
 
+/* Returns 1 if the text, followed by an id, ends with one of the sequences that end the thinking.
+ */
+static int ends_thinking(const cls_host_slot *h, uint32_t id)
+{
+    const cls_sequences *const ends = &h->params->thinking_ends;
+    uint32_t i = 0;
+    while (i < ends->count && !ends_with(h, id, &ends->sequences[i]))
+        i++;
+    return i < ends->count;
+}
+
+static int is_stop_id(const cls_host_slot *h, uint32_t id)
+{
+    const cls_ids *const stop = &h->params->stop_ids;
+    uint32_t i = 0;
+    while (i < stop->count && (uint32_t)stop->ids[i] != id)
+        i++;
+    return i < stop->count;
+}
+
 /* Returns the state of the thinking after an id: 0 outside it, else 1 plus the output tokens that
  * count. */
 static uint32_t thinking_after(const cls_host_slot *h, uint32_t id, int is_output)
@@ -49,8 +69,11 @@ static uint32_t thinking_after(const cls_host_slot *h, uint32_t id, int is_outpu
                           ends_with(h, id, &p->thinking_start));
     if (is_output && due == (int32_t)id)
         return s->thinking - s->thinking_budget < p->thinking_forced.count ? s->thinking + 1 : 0;
-    if (ends_with(h, id, &p->thinking_end))
+    if (ends_thinking(h, id))
         return 0;
+    if (is_output && due < 0 && (s->flags & CLS_SLOT_STOPS_THINK) && is_stop_id(h, id) &&
+        s->outputs + 1 >= s->min_tokens)
+        return 1 + s->thinking_budget;                           /* its end is due */
     return is_output && due < 0 ? s->thinking + 1 : s->thinking; /* due ids do not count */
 }
 
@@ -72,15 +95,6 @@ int cls_text_relaxes(const cls_host_slot *h)
 static int grammar_applies(const cls_host_slot *h)
 {
     return h->params->grammar != NULL && h->slot.thinking == 0;
-}
-
-static int is_stop_id(const cls_host_slot *h, uint32_t id)
-{
-    const cls_ids *const stop = &h->params->stop_ids;
-    uint32_t i = 0;
-    while (i < stop->count && (uint32_t)stop->ids[i] != id)
-        i++;
-    return i < stop->count;
 }
 
 int cls_text_leaves_ends(const cls_host_slot *h)
@@ -119,10 +133,11 @@ int cls_text_allows(const cls_host_slot *h, uint32_t id)
 
 /* ------------------------------------------------------------------------ the end */
 
-uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs)
+uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs, uint32_t thinking)
 {
     const cls_slot *const s = &h->slot;
-    if (outputs >= s->min_tokens && is_stop_id(h, id))
+    const int goes_on = thinking != 0 && (s->flags & CLS_SLOT_STOPS) != 0;
+    if (!goes_on && outputs >= s->min_tokens && is_stop_id(h, id))
         return CLS_ROW_STOPPED;
     return s->max_tokens != 0 && outputs >= s->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                                                           : CLS_ROW_OK;
@@ -134,7 +149,7 @@ cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output)
     cls_text_state next = {thinking_after(h, id, is_output), h->slot.grammar_state, CLS_ROW_OK};
     if (is_output) {
         next.grammar = grammar_after(h, id);
-        next.ends = cls_text_stops(h, id, h->slot.outputs + 1) |
+        next.ends = cls_text_stops(h, id, h->slot.outputs + 1, next.thinking) |
                     (next.grammar == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK);
     }
     if ((h->slot.flags & CLS_SLOT_LOOPS_THINK) && cls_text_loops(h, entry) != CLS_ROW_OK)

@@ -103,7 +103,10 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
 #define CLS_NEED_MIXED 524288u
 /* Of a request: the survey sums up its rows, and at another temperature than 1. */
 #define CLS_NEED_SCALED 1048576u
-#define CLS_NEEDS_OF_REQUESTS (CLS_NEED_MIXED | CLS_NEED_SCALED) /* not served by programs */
+/* Of a request: stop ids do not stop it while it thinks. */
+#define CLS_NEED_STOPS 2097152u
+/* These are not served by programs. */
+#define CLS_NEEDS_OF_REQUESTS (CLS_NEED_MIXED | CLS_NEED_SCALED | CLS_NEED_STOPS)
 #define CLS_NEEDS_ALL (CLS_FEATURES_KNOWN | CLS_NEED_LONG_LIST | CLS_NEEDS_OF_REQUESTS)
 
 /* Returns 1 if a variant can run steps that need these features. */

@@ -47,17 +47,24 @@ static void write_plain(writer *w, const cls_list_param *l)
         memcpy(out, cls_list_array(l, w->p), n * sizeof *out);
 }
 
-/* The numbers of relaxed acceptance lie before the ids that end the thinking: in the slot they
- * would cost the kernels that copy slots registers. */
-static void write_thinking_end(writer *w, const cls_list_param *l)
+/* A count and the ids of each sequence. The numbers of relaxed acceptance lie before them: in the
+ * slot they would cost the kernels that copy slots registers. */
+static void write_thinking_ends(writer *w, const cls_list_param *l)
 {
+    const cls_ids *const ends = cls_list_array(l, w->p);
+    const uint32_t n = cls_list_count(l, w->p);
     uint32_t *const numbers = take_words(w, w->p->relaxed_top_k != 0 ? 2 : 0);
     if (numbers != NULL && w->p->relaxed_top_k != 0) {
         numbers[0] = w->p->relaxed_top_k;
         numbers[1] = (uint32_t)CLS_AS_I32(w->p->relaxed_delta);
     }
-    w->slot->thinking_end = (uint32_t)w->used;
-    write_plain(w, l);
+    w->slot->thinking_ends = (uint32_t)w->used;
+    uint32_t *out = take_words(w, cls_sequences_words(ends, n));
+    for (uint32_t i = 0; i < n && out != NULL; i++) {
+        *out++ = ends[i].count;
+        memcpy(out, ends[i].ids, ends[i].count * sizeof *out);
+        out += ends[i].count;
+    }
 }
 
 static int by_id(const void *a, const void *b)

@@ -177,16 +177,18 @@ static void set_history(const cls_params *p, cls_slot *slot)
     slot->min_tokens = p->stop_ids.count != 0 ? p->min_tokens : 0;
     if (cls_dry_is_on(p) && p->dry_multiplier < 0.0f)
         slot->flags |= CLS_SLOT_RAISES;
-    if (cls_dry_is_on(p) || slot->ngram != 0 || p->bad_words.count != 0 || slot->min_tokens != 0)
+    if (cls_dry_is_on(p) || slot->ngram != 0 || p->bad_words.count != 0 || slot->min_tokens != 0 ||
+        p->stop_action == CLS_STOP_BANNED)
         slot->flags |= CLS_SLOT_HISTORY;
 }
 
 /* Returns 1 if the thinking is followed: a budget ends it, drafts are accepted by relaxed
- * acceptance in it, or a grammar begins behind it. */
+ * acceptance in it, stop ids do not stop the request in it, or a grammar begins behind it. */
 static int follows_thinking(const cls_params *p)
 {
     return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 || p->post_thinking != NULL ||
-           (p->grammar != NULL && (p->thinking_start.count != 0 || p->thinking_end.count != 0));
+           p->stop_action != CLS_STOP_REQUEST ||
+           (p->grammar != NULL && (p->thinking_start.count != 0 || p->thinking_ends.count != 0));
 }
 
 /* Sets the thinking budget and relaxed acceptance, except for their lists, the loop stop, and where
@@ -194,7 +196,9 @@ static int follows_thinking(const cls_params *p)
 static void set_ends(const cls_params *p, cls_slot *slot)
 {
     const int loops_think = p->loop_action == CLS_LOOP_END_THINKING,
-              none = p->thinking_forced.count == 0 || (loops_think && p->thinking_budget == 0);
+              stops_think = p->stop_action == CLS_STOP_END_THINKING,
+              none = p->thinking_forced.count == 0 ||
+                     ((loops_think || stops_think) && p->thinking_budget == 0);
     slot->thinking_budget = none ? INT32_MAX : p->thinking_budget;
     slot->loop_repeats = p->loop_repeats;
     slot->loop_min = narrow(p->loop_min);
@@ -210,12 +214,17 @@ static void set_ends(const cls_params *p, cls_slot *slot)
     slot->flags |= p->relaxed_top_k != 0 ? CLS_SLOT_RELAXED : 0;
     slot->flags |= p->loop_repeats != 0 ? CLS_SLOT_LOOPS : 0;
     slot->flags |= loops_think ? CLS_SLOT_LOOPS_THINK : 0;
+    slot->flags |= stops_think ? CLS_SLOT_STOPS_THINK : 0;
+    slot->flags |= p->stop_action == CLS_STOP_BANNED ? CLS_SLOT_STOPS_BANNED : 0;
 }
 
 /* Fails if the loop stop's parameters contradict each other, if a thinking budget has nothing to
  * force, or if nothing needs to know what the thinking is. */
 static cls_status check_ends(const cls_params *p)
 {
+    if (p->thinking_ends.count > CLS_MAX_THINKING_ENDS)
+        return cls_refuse("params->thinking_ends.count is %u; it must be at most %d",
+                          (unsigned)p->thinking_ends.count, CLS_MAX_THINKING_ENDS);
     if (p->loop_repeats == 1)
         return cls_refuse("params->loop_repeats is 1; it must be 0 (off) or 2 to 16384");
     if (p->loop_min > p->loop_max)
@@ -224,16 +233,23 @@ static cls_status check_ends(const cls_params *p)
     if (p->loop_action != CLS_LOOP_STOP && (p->loop_repeats == 0 || p->thinking_forced.count == 0))
         return cls_refuse("params->loop_action is CLS_LOOP_END_THINKING, but params->%s",
                           p->loop_repeats == 0 ? "loop_repeats is 0" : "thinking_forced is empty");
+    if (p->stop_action != CLS_STOP_REQUEST && p->stop_ids.count == 0)
+        return cls_refuse("params->stop_action is %d, but params->stop_ids is empty",
+                          (int)p->stop_action);
+    if (p->stop_action == CLS_STOP_END_THINKING && p->thinking_forced.count == 0)
+        return cls_refuse("params->stop_action is CLS_STOP_END_THINKING, but "
+                          "params->thinking_forced is empty");
     if (p->relaxed_top_k == 0 && p->relaxed_delta != 0.0f)
         return cls_refuse("params->relaxed_delta is set, but params->relaxed_top_k is 0");
     if (p->thinking_forced.count == 0 &&
-        (p->thinking_budget != 0 || (!follows_thinking(p) && p->grammar == NULL &&
-                                     (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
+        (p->thinking_budget != 0 ||
+         (!follows_thinking(p) && p->grammar == NULL &&
+          (p->thinking_start.count != 0 || p->thinking_ends.count != 0))))
         return cls_refuse("params->%s is set, but params->thinking_forced, the ids that end the "
                           "thinking, is empty",
                           p->thinking_budget != 0        ? "thinking_budget"
                           : p->thinking_start.count != 0 ? "thinking_start"
-                                                         : "thinking_end");
+                                                         : "thinking_ends");
     return CLS_OK;
 }
 
@@ -424,9 +440,9 @@ static cls_status check_phases(const cls_params *p)
                               : p->top_p_decay < 1.0f         ? "top_p_decay"
                               : p->thinking_forced.count != 0 ? "thinking_forced"
                                                               : NULL;
-    if (p->thinking_start.count == 0 || p->thinking_end.count == 0)
+    if (p->thinking_start.count == 0 || p->thinking_ends.count == 0)
         return cls_refuse("params->post_thinking is set, but params->%s is empty",
-                          p->thinking_start.count == 0 ? "thinking_start" : "thinking_end");
+                          p->thinking_start.count == 0 ? "thinking_start" : "thinking_ends");
     return other == NULL
                ? CLS_OK
                : cls_refuse(

@@ -60,6 +60,8 @@ void cls_needs_add(cls_sampler *s, uint32_t slot)
         r->features |= CLS_NEED_MIXED;
     if ((r->slot.flags & CLS_SLOT_TOTAL) && r->slot.total_scale != CLS_LOG2E)
         r->features |= CLS_NEED_SCALED;
+    if (r->slot.flags & CLS_SLOT_STOPS)
+        r->features |= CLS_NEED_STOPS;
     add(&s->needs, slot, r, 1);
 }
 

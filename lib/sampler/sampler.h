@@ -99,7 +99,7 @@ typedef struct cls_request {
 } cls_request;
 
 /* What the requests of all slots need together. */
-enum { CLS_NEED_BITS = 21 };
+enum { CLS_NEED_BITS = 22 };
 typedef char cls_need_bits_fit[CLS_NEEDS_ALL >> (CLS_NEED_BITS - 1) == 1 ? 1 : -1];
 typedef struct cls_needs {
     uint32_t requests;               /* their number */

@@ -4,11 +4,13 @@
  * every value, since the bytes may come from anywhere. */
 #include "sampler/sampler.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /* The word of the format has the arithmetic's number less 1 in its upper half. Slots that older
  * libraries saved have none there: they are of arithmetic 1. */
-#define FORMAT 7u
+#define FORMAT 8u
+#define ONE_END_FORMAT 7u /* thinking_ends has the ids of one sequence, without its length */
 #define FORMAT_WORD (FORMAT | (CLS_ARITHMETIC_VERSION - 1u) << 16)
 #define IN_CONTEXT_BIT 0x80000000u
 #define MOST_TOKENS 0x7fffffffu /* of a text that is loaded, so that the next ones have numbers */
@@ -27,6 +29,9 @@ typedef struct stream {
     int no_memory;     /* 1 if what was read could not be allocated */
     uint32_t unknown;  /* the id of a field that this library does not have */
     uint32_t needless; /* that of a last field which has its default */
+    uint32_t format;   /* of what is read */
+    uint32_t
+        of_one_end; /* ids of the sequence that comes next, if its length is not in the bytes */
 } stream;
 
 /* The put functions write a value, or read it if `reading` is 1. */
@@ -113,6 +118,17 @@ static uint32_t params_to_save(cls_params *p)
     return n;
 }
 
+/* Writes or reads whether there are parameters outside the thinking; format 7 has only those that
+ * are. */
+static uint32_t put_presence(stream *b, const cls_params *p)
+{
+    uint32_t some = b->reading || p->post_thinking != NULL;
+    if (b->format != ONE_END_FORMAT)
+        put_u32(b, &some);
+    b->is_cut_short |= some > 1;
+    return some;
+}
+
 /* Writes or reads the fields in the order of their ids, but for post_thinking. Returns its id if it
  * follows them, and 0 if not. */
 static int put_fields(stream *b, cls_params *p)
@@ -128,7 +144,7 @@ static int put_fields(stream *b, cls_params *p)
         }
         if (param->type != CLS_PARAM_PARAMS)
             put_param(b, param, p);
-        else if (b->reading || p->post_thinking != NULL)
+        else if (put_presence(b, p))
             phase = (int)id;
     }
     if (b->reading && n != (uint32_t)phase && n > params_to_save(p))
@@ -162,7 +178,10 @@ static void put_sequences(stream *b, cls_ids *sequences, uint32_t n)
     int32_t *room = b->reading ? (int32_t *)(void *)(sequences + n) : NULL;
     for (uint32_t i = 0; i < n; i++) {
         cls_ids *const s = &sequences[i];
-        put_u32(b, &s->count);
+        if (b->of_one_end != 0)
+            s->count = b->of_one_end;
+        else
+            put_u32(b, &s->count);
         if (b->reading) {
             b->is_cut_short |= s->count > (b->size - b->offset) / sizeof *room;
             s->count = b->is_cut_short ? 0 : s->count;
@@ -186,7 +205,11 @@ static void put_list(stream *b, const cls_list_param *l, const cls_params *p)
 /* Allocates a list, of which *p has the length, and reads it. */
 static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
 {
-    const uint32_t n = cls_list_count(l, p);
+    uint32_t n = cls_list_count(l, p);
+    if (b->format == ONE_END_FORMAT && l->at == offsetof(cls_params, thinking_ends)) {
+        b->of_one_end = n;
+        p->thinking_ends.count = n = n != 0;
+    }
     const size_t left = b->size - b->offset;
     const uint64_t size = n * (uint64_t)l->size + (l->kind == CLS_LIST_sequences ? left : 0);
     if (n == 0)
@@ -198,6 +221,7 @@ static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
         return cls_no_memory("a slot's lists");
     cls_list_set_array(l, p, array);
     put_list(b, l, p);
+    b->of_one_end = 0;
     return b->is_cut_short ? damaged("they are cut short") : CLS_OK;
 }
 
@@ -586,10 +610,12 @@ static cls_status read_header(stream *b, const cls_sampler *s)
     if (b->is_cut_short || memcmp(start, slot_magic, sizeof slot_magic) != 0)
         return damaged("bad slot_magic");
     put_u32(b, &theirs);
-    if (!b->is_cut_short && (theirs & 0xffffu) != FORMAT)
-        return cls_refuse("bytes are a slot saved in format %u; this library reads format %u",
-                          (unsigned)(theirs & 0xffffu), FORMAT);
-    if (!b->is_cut_short && theirs != FORMAT_WORD)
+    b->format = theirs & 0xffffu;
+    if (!b->is_cut_short && b->format != FORMAT && b->format != ONE_END_FORMAT)
+        return cls_refuse("bytes are a slot saved in format %u; this library reads formats %u and "
+                          "%u",
+                          (unsigned)b->format, ONE_END_FORMAT, FORMAT);
+    if (!b->is_cut_short && theirs >> 16 != FORMAT_WORD >> 16)
         return cls_refuse("bytes are a slot of arithmetic %u; this library has arithmetic %u, "
                           "which may draw other tokens",
                           (unsigned)(theirs >> 16) + 1, (unsigned)CLS_ARITHMETIC_VERSION);

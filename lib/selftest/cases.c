@@ -197,6 +197,9 @@ const cls_selftest_case cls_selftest_cases[] = {
      PROOF(V(SLOTS_1) | V(FORCE_0) | V(VERIFY_0)), {I(thinking_budget, 3)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, BY_ROLLBACK, "a budget of 4, taken back",
      ANY, {I(thinking_budget, 4)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_STOP | WITH_ALLOWED | WITH_THINKING, 0,
+     "stop ids in the thinking", PROOF(V(PREPARE_0)),
+     {GREEDY, I(thinking_budget, 9), I(stop_action, CLS_STOP_BANNED)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, BY_APPEND, "no thinking", ANY, {I(top_k, 9)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT, BY_ACCEPT, "two tokens, twice",
      PROOF(V(FORCE_0)), {GREEDY, I(loop_repeats, 2), I(loop_max, 1)}},
@@ -285,9 +288,11 @@ static const cls_logit_bias biases[] = {
 static const int32_t stop[] = {1, 2, 3, 4999}, allowed[] = {1, 2, 3, 77, 4999};
 static const int32_t one[] = {6}, two[] = {11, 5}, ends[] = {7, 12}, banned[] = {4},
                      exempt[] = {6, 11};
-static const int32_t start[] = {8, 11}, end[] = {7, 8}, answer[] = {4998, 4}, forced[] = {4996};
+static const int32_t start[] = {8, 11}, other_end[] = {9, 7, 9}, end[] = {7, 8},
+                     answer[] = {4998, 4}, forced[] = {4996};
 static const int32_t low_answer[] = {998, 4}, low_forced[] = {996}; /* for short rows */
-static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}};
+static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}},
+                     thinking_ends[] = {{other_end, 3}, {end, 2}};
 
 /* clang-format off */
 #define LIST(array) {array, sizeof(array) / sizeof *(array)}
@@ -296,6 +301,7 @@ static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}
 void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params p[2])
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
+    const uint32_t is_short = vocab < SELFTEST_VOCAB; /* the last id of some lists is no token */
     cls_params_init(p);
     p->seed = cls_selftest_seed(i);
     for (size_t j = 0; j < sizeof c->set / sizeof *c->set && c->set[j].kind != 0; j++) {
@@ -317,7 +323,7 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params p[2])
     if (c->with & WITH_BIAS)
         p->logit_bias = (cls_biases)LIST(biases);
     if (c->with & WITH_STOP)
-        p->stop_ids = (cls_ids)LIST(stop);
+        p->stop_ids = (cls_ids){stop, sizeof stop / sizeof *stop - is_short};
     if (c->with & WITH_BREAKERS)
         p->dry_breakers = (cls_sequences)LIST(breakers);
     if (c->with & WITH_EXEMPT)
@@ -325,10 +331,10 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params p[2])
     if (c->with & WITH_BAD_WORDS)
         p->bad_words = (cls_sequences)LIST(bad_words);
     if (c->with & WITH_ALLOWED)
-        p->allowed_ids = (cls_ids)LIST(allowed);
+        p->allowed_ids = (cls_ids){allowed, sizeof allowed / sizeof *allowed - is_short};
     if (c->with & (WITH_THINKING | WITH_PHASES)) {
         p->thinking_start = (cls_ids)LIST(start);
-        p->thinking_end = (cls_ids)LIST(end);
+        p->thinking_ends = (cls_sequences)LIST(thinking_ends);
     }
     if (c->with & WITH_PHASES) {
         cls_params_init(&p[1]);
@@ -338,7 +344,7 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params p[2])
     }
     if (c->with & WITH_THINKING) {
         p->thinking_forced = (cls_ids)LIST(answer);
-        if (vocab < SELFTEST_VOCAB)
+        if (is_short)
             p->thinking_forced.ids = low_answer;
     }
 }

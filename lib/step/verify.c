@@ -279,6 +279,11 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
             cls_refuse("call->method is %d, but a slot has params->post_thinking, and only one "
                        "of its phases is greedy: only CLS_VERIFY_MATCH verifies both",
                        (int)c->method);
+    if (status == CLS_OK && (plan->needs & CLS_NEED_STOPS) && c->method != CLS_VERIFY_MATCH &&
+        plan->count[CLS_N_DRAFTS] != 0)
+        status = cls_refuse("call->method is %d, but a slot has params->stop_action: only "
+                            "CLS_VERIFY_MATCH verifies beside it",
+                            (int)c->method);
     if (status != CLS_OK)
         return status;
     expand_maps(s, plan);

@@ -314,11 +314,14 @@ def _check_effects(source: Source, found: Mapping[str, Any], params: Mapping[str
         if why:
             raise _without_effect(source, "min_tokens", least, why)
     budget, action = params.get("thinking_budget"), params.get("loop_action")
+    stop = params.get("stop_action")
     if "thinking_budget" in found and budget == 0:  # the library refuses others
         if _empty(params, "thinking_forced"):
             why = "thinking_forced, the ids that end the thinking, is empty"
         elif action is not None and choice("loop_action", action, _types.LoopAction):
             why = "0 is no budget where loop_action ends the thinking"
+        elif stop is not None and choice("stop_action", stop, _types.StopAction) == 2:
+            why = "0 is no budget where stop_action ends the thinking"
         if why:
             raise _without_effect(source, "thinking_budget", budget, why)
 

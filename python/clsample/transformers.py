@@ -38,7 +38,7 @@ Rows = Union[None, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 MAX_HISTORY = 16384
 NEED_HISTORY = """
     bad_words dry_multiplier loop_repeats no_repeat_ngram penalty_window post_thinking
-    thinking_end thinking_forced thinking_start watermark_context watermark_key
+    thinking_ends thinking_forced thinking_start watermark_context watermark_key
 """.split()
 
 # What Transformers adds to the logits for parameters that clsample has, too: where its value is, in

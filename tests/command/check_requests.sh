@@ -148,8 +148,8 @@ json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' \
 json '[{"force":3},{},{},{},{},{},{},{}]' 'row 0: "force": the value is not an array of token ids'
 json '[{"force":[3,37]},{},{},{},{},{},{},{}]' \
     'row 0: "force": 37 is not a token of a vocabulary of 37'
-json '[{"thinking_end":[3]},{},{},{},{},{},{},{}]' \
-    'row 0: "thinking_end" is set, but "thinking_forced"'
+json '[{"thinking_ends":[[3]]},{},{},{},{},{},{},{}]' \
+    'row 0: "thinking_ends" is set, but "thinking_forced"'
 json '[{"loop_min":40},{},{},{},{},{},{},{}]' \
     'row 0: "loop_min" is 40, which is more than "loop_max" of 32$'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
@@ -431,11 +431,11 @@ same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_
 
 same_as '{"no_repeat_ngram":1,"ngram_window":3,"ngram_output_only":true,"ngram_exempt_ids":[3,4]}' \
     --no-repeat-ngram-size 1 --ngram-window 3 --ngram-output-only --ngram-exempt-id 3,4
-same_as '{"top_k":5,"thinking_end":[3],"relaxed_top_k":4,"relaxed_delta":0.5}' \
+same_as '{"top_k":5,"thinking_ends":[[3]],"relaxed_top_k":4,"relaxed_delta":0.5}' \
     --top-k 5 --thinking-end 3 --relaxed-top-k 4 --relaxed-delta 0.5
 
 same_as '{"top_k":5,"force":[1,2,3,4,5]}' --top-k 5 --force 1,2,3 --force 4,5
-same_as '{"top_k":5,"thinking_budget":1,"thinking_start":[0],"thinking_end":[36,0],
+same_as '{"top_k":5,"thinking_budget":1,"thinking_start":[0],"thinking_ends":[[36,0]],
 "thinking_forced":[1,2]}' \
     --top-k 5 --thinking-budget 1 --thinking-start 0 --thinking-end 36,0 --thinking-forced 1,2
 same_as '{"top_k":5,"loop_repeats":2,"loop_min":1,"loop_max":2}' \

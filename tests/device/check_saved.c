@@ -2,7 +2,7 @@
 /* Proves that saved slots keep their format: slots that were saved before are loaded. Their
  * parameters, their next tokens and their bytes when they are saved again are those of then, and a
  * request that is begun with the same parameters is saved as the same bytes. Texts have the rest.
- * It does so on each device and on the host.
+ * It does so on each device and on the host. Slots of format 7, slots-7.txt, are loaded, too.
  *
  *     check_saved --host          on the host alone, where there is no device
  *     check_saved --write FILE    writes the saved slots anew, which only a new format requires
@@ -21,7 +21,7 @@ enum { VOCAB = 100, FIRST = 3, STEPS = 8, MOST = 4096 };
 
 /* Which lists a request has. */
 enum { BIASES = 1, STOPS = 2, ALLOWED = 4, BREAKERS = 8, WORDS = 16, START = 32, END = 64 };
-enum { FINISH = 128, FORCED = 256 };
+enum { FINISH = 128, FORCED = 256, SECOND_END = 512 };
 
 static const struct kind {
     const char *name;
@@ -39,8 +39,9 @@ static const struct kind {
     {"thinking-start", START | FINISH},
     {"thinking-end", END | FINISH},
     {"everything", 511},
+    {"thinking-ends", END | SECOND_END | FINISH},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+enum { KINDS = sizeof kinds / sizeof kinds[0], KINDS_OF_7 = KINDS - 1 };
 static const char *write_to; /* NULL: the slots are only read */
 
 typedef struct saved {
@@ -58,6 +59,7 @@ static void make_params(cls_params *p, uint32_t lists)
                          finish[] = {60, 71, 23}, pair[] = {34, 22}, three[] = {37, 43, 48},
                          ids[] = {98, 9, 3, 22};
     static const cls_ids words[] = {{ids, 1}, {three, 3}, {pair, 2}, {ids + 2, 1}};
+    static const cls_ids ends[] = {{end, 3}, {end + 1, 1}};
     static const cls_ids breakers[] = {{three, 2}, {ids + 3, 1}, {ids + 1, 3}};
     static const cls_logit_bias biases[] = {{60, 4.5f}, {40, -INFINITY}, {60, 0.25f}, {11, -1.0f}};
     static int32_t allowed[40];
@@ -90,7 +92,7 @@ static void make_params(cls_params *p, uint32_t lists)
         p->thinking_start = (cls_ids){start, 2};
     }
     if (lists & END) {
-        p->thinking_end = (cls_ids){end, 3};
+        p->thinking_ends = (cls_sequences){ends, lists & SECOND_END ? 2 : 1};
     }
     if (lists & FINISH) {
         p->thinking_forced = (cls_ids){finish, 3};
@@ -228,20 +230,25 @@ static void expect_tokens(rig *b, int32_t slot, const saved *s, const char *what
                       k, what, drawn[k], s->tokens[k]);
 }
 
-/* Opens the file of saved slots, which it writes before if --write says so. */
-static FILE *open_saved(rig *b)
+static FILE *open_vectors(const char *name)
 {
     const char *const source = getenv("srcdir") != NULL ? getenv("srcdir") : ".";
     char path[1024];
-    snprintf(path, sizeof path, "%s/tests/vectors/slots.txt", source);
-    if (write_to != NULL) {
-        FILE *const out = fopen(write_to, "w");
-        ck_assert_msg(out != NULL, "cannot write %s", write_to);
-        write_all(out, b);
-        ck_assert_int_eq(fclose(out), 0);
-    }
-    FILE *const file = fopen(write_to != NULL ? write_to : path, "r");
+    snprintf(path, sizeof path, "%s/tests/vectors/%s", source, name);
+    FILE *const file = fopen(path, "r");
     ck_assert_msg(file != NULL, "cannot open %s", path);
+    return file;
+}
+
+/* Opens the file of saved slots, which it writes before if --write says so. */
+static FILE *open_saved(rig *b)
+{
+    if (write_to == NULL)
+        return open_vectors("slots.txt");
+    FILE *const file = fopen(write_to, "w+");
+    ck_assert_msg(file != NULL, "cannot write %s", write_to);
+    write_all(file, b);
+    rewind(file);
     return file;
 }
 
@@ -254,7 +261,7 @@ START_TEST(saved_before)
     for (int i = 0; i < KINDS; i++) {
         const struct kind *const kind = &kinds[i];
         read_next(file, kind->name, &s);
-        ck_assert_int_eq(s.bytes[8], 7);
+        ck_assert_int_eq(s.bytes[8], 8);
         begin(&b, 0, kind);
         expect_saved(&b, 0, &s, "new", kind->name);
         must(cls_slot_load(b.sampler, 1, s.bytes, s.size, NULL));
@@ -273,6 +280,28 @@ START_TEST(saved_before)
 }
 END_TEST
 
+/* A slot of format 7 is the same request, and is saved again in today's format. */
+START_TEST(saved_in_format_7)
+{
+    rig b = open_rig(_i < fixture_devices() ? fixture_device(_i) : NULL, 2);
+    FILE *const file = open_vectors("slots-7.txt");
+    static saved s, now;
+    for (int i = 0; i < KINDS_OF_7; i++) {
+        const struct kind *const kind = &kinds[i];
+        read_next(file, kind->name, &s);
+        ck_assert_int_eq(s.bytes[8], 7);
+        begin(&b, 0, kind);
+        now.size = save(&b, 0, now.bytes);
+        must(cls_slot_load(b.sampler, 1, s.bytes, s.size, NULL));
+        compare_params(&b, 1, kind);
+        expect_saved(&b, 1, &now, "older", kind->name);
+        expect_tokens(&b, 1, &s, "older", kind->name);
+    }
+    fclose(file);
+    rig_close(&b);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     int on_host = 0;
@@ -285,5 +314,6 @@ int main(int argc, char **argv)
     fixture_random(CLS_FEATURE_FORCED);
     fixture_begin(on_host ? ON_HOST : ON_DEVICES);
     add_loop_test(saved_before, fixture_devices() + 1);
+    add_loop_test(saved_in_format_7, fixture_devices() + 1);
     return fixture_end();
 }

@@ -133,7 +133,7 @@ int main(void)
     GUARDED(cls_params, params);
     answer.s.top_k = params.s.top_k = 1;
     params.s.thinking_start = start;
-    params.s.thinking_end = end;
+    params.s.thinking_ends = (cls_sequences){&end, 1};
     params.s.post_thinking = &answer.s;
     GUARDED(cls_text, begun);
     begun.s.prompt = (cls_ids){text, 5};

@@ -34,7 +34,12 @@ PARAMS = [
     dict(bad_words=[[5, 6], [7]], loop_repeats=2, loop_max=8, temperature=0.3, top_k=3),
     dict(mirostat=2, mirostat_tau=2.0),
     dict(adaptive_target=0.3),
-    dict(thinking_start=[11], thinking_end=[12], thinking_budget=3, thinking_forced=[13, 12]),
+    dict(
+        thinking_start=[11],
+        thinking_ends=[[12], [20, 21]],
+        thinking_budget=3,
+        thinking_forced=[13, 12],
+    ),
     dict(grammar=GRAMMAR, top_k=20),
     dict(infill=1, top_k=20),
 ]  # fmt: skip
@@ -321,7 +326,7 @@ def test_parameters_by_phase():
     params = clsample.Params.from_vllm(
         {"temperature": 0.0, "presence_penalty": 4.0, "post_thinking": {"top_k": 1}},
         thinking_start=[8],
-        thinking_end=[9],
+        thinking_ends=[[9]],
         typical_p=0.5,
     )
     second = params["post_thinking"]

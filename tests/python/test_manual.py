@@ -29,8 +29,8 @@ C_WORDS = re.compile(r"\bcls_\w+|\bCLS_\w+|\w->|\bNULL\b|1u <<|\bstruct\b")
         ({"logit_bias": {7: np.inf}}, "logit_bias[0].bias is inf; it must be"),
         ({"chain": ["top_p"], "top_k": 5}, "top_k is set, but params->stages has no such stage"),
         (
-            {"thinking_forced": [1], "thinking_end": [2] * 66},
-            "len(thinking_end) is 66, but ",
+            {"thinking_forced": [1], "thinking_ends": [[2] * 66]},
+            "len(thinking_ends[0]) is 66, but ",
         ),
         (
             {"loop_repeats": 3},

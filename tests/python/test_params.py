@@ -358,7 +358,7 @@ def test_parameters_with_an_effect_elsewhere():
         assert found["min_tokens"] == 3 and found["stop_ids"] == [2]
         assert read({"min_tokens": 3}, ignore=["min_tokens"]).ignored == {"min_tokens": 3}
         budget = {"thinking_token_budget": 0}
-        found = read(budget, thinking_forced=[7, 6], thinking_end=[6])
+        found = read(budget, thinking_forced=[7, 6], thinking_ends=[[6]])
         assert found["thinking_budget"] == 0
         loops = dict(thinking_forced=[6], loop_repeats=2, loop_action="end_thinking")
         with pytest.raises(ValueError, match="thinking_token_budget = 0 .* 0 is no budget where"):

@@ -16,10 +16,20 @@ static int ends_with(const model *m, const int32_t *ids, uint32_t n)
     return n != 0 && n <= m->n && memcmp(m->id + m->n - n, ids, n * sizeof *ids) == 0;
 }
 
+static int ends_thinking(const model *m)
+{
+    const cls_sequences *const ends = &m->params.thinking_ends;
+    int some = 0;
+    for (uint32_t i = 0; i < ends->count; i++)
+        some |= ends_with(m, ends->sequences[i].ids, ends->sequences[i].count);
+    return some;
+}
+
 /* Returns whether a request's thinking is followed: it has a budget, or relaxes drafts. */
 static int follows(const cls_params *p)
 {
-    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 || p->post_thinking != NULL;
+    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 || p->post_thinking != NULL ||
+           p->stop_action != CLS_STOP_REQUEST;
 }
 
 /* Returns the token that is `back` tokens before the end of the output since the last chunk of
@@ -53,8 +63,10 @@ static int loops(const model *m, int32_t next, uint32_t most)
 /* Returns how many tokens of thinking the parameters allow. */
 static uint32_t budget(const cls_params *p)
 {
-    return p->loop_action != CLS_LOOP_STOP && p->thinking_budget == 0 ? INT32_MAX
-                                                                      : p->thinking_budget;
+    return (p->loop_action != CLS_LOOP_STOP || p->stop_action == CLS_STOP_END_THINKING) &&
+                   p->thinking_budget == 0
+               ? INT32_MAX
+               : p->thinking_budget;
 }
 
 /* Returns whether the next row must emit an id that ends the thinking. */
@@ -67,6 +79,23 @@ static int thinking_is_due(const model *m)
 static void begin_thinking(model *m)
 {
     m->now = (thinking){follows(&m->params) && m->params.thinking_start.count == 0, 0, 0, 0};
+}
+
+static int stops(const model *m, int32_t id)
+{
+    uint32_t i = 0;
+    while (i < m->params.stop_ids.count && m->params.stop_ids.ids[i] != id)
+        i++;
+    return i < m->params.stop_ids.count;
+}
+
+/* Returns min_tokens, which there is not where only stop ids are allowed. */
+static uint32_t min_tokens(const model *m)
+{
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < m->params.allowed_ids.count; i++)
+        others += !stops(m, m->params.allowed_ids.ids[i]);
+    return m->params.allowed_ids.count != 0 && others == 0 ? 0 : m->params.min_tokens;
 }
 
 /* Follows the thinking budget after the text has got a token. */
@@ -82,10 +111,13 @@ static void think(model *m)
         *t = (thinking){ends_with(m, p->thinking_start.ids, p->thinking_start.count), 0, 0, 0};
     else if (is_due && is_output && m->id[m->n - 1] == p->thinking_forced.ids[t->emitted])
         t->goes_on = ++t->emitted < p->thinking_forced.count;
-    else if (ends_with(m, p->thinking_end.ids, p->thinking_end.count))
+    else if (ends_thinking(m))
         t->goes_on = 0;
     else if (is_output && !is_due) {
         t->counted++;
+        if (p->stop_action == CLS_STOP_END_THINKING && stops(m, m->id[m->n - 1]) &&
+            m->outputs + 1 >= min_tokens(m))
+            t->counted = budget(p);
         t->looped = p->loop_action != CLS_LOOP_STOP && loops(m, -1, t->counted);
         t->counted = t->looped ? budget(p) : t->counted;
     }
@@ -196,27 +228,11 @@ void model_rollback(model *m, uint32_t n)
     m->since = least(m->since, m->n);
 }
 
-static int stops(const model *m, int32_t id)
-{
-    uint32_t i = 0;
-    while (i < m->params.stop_ids.count && m->params.stop_ids.ids[i] != id)
-        i++;
-    return i < m->params.stop_ids.count;
-}
-
-/* Returns min_tokens, which there is not where only stop ids are allowed. */
-static uint32_t min_tokens(const model *m)
-{
-    uint32_t others = 0;
-    for (uint32_t i = 0; i < m->params.allowed_ids.count; i++)
-        others += !stops(m, m->params.allowed_ids.ids[i]);
-    return m->params.allowed_ids.count != 0 && others == 0 ? 0 : m->params.min_tokens;
-}
-
 /* Returns cls_row_status bits. */
-static int32_t ends(const model *m, int32_t token, uint32_t outputs)
+static int32_t ends(const model *m, int32_t token, uint32_t outputs, bool thinks)
 {
-    if (outputs >= min_tokens(m) && stops(m, token))
+    const bool goes_on = thinks && m->params.stop_action != CLS_STOP_REQUEST;
+    if (!goes_on && outputs >= min_tokens(m) && stops(m, token))
         return CLS_ROW_STOPPED;
     return m->params.max_tokens != 0 && outputs >= m->params.max_tokens
                ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
@@ -227,7 +243,7 @@ int model_stopped(const model *m)
 {
     const int after_prompt = m->n == 0 || !m->is_output[m->n - 1];
     return m->outputs != 0 &&
-           (0 != ends(m, after_prompt ? -1 : m->id[m->n - 1], m->outputs) ||
+           (0 != ends(m, after_prompt ? -1 : m->id[m->n - 1], m->outputs, m->now.goes_on) ||
             (m->params.loop_action == CLS_LOOP_STOP && loops(m, -1, UINT32_MAX)));
 }
 
@@ -317,7 +333,8 @@ static bool is_allowed(const one_row *row, uint32_t id)
 static void take_phase(cls_params *p, const cls_params *second)
 {
     cls_params s = *second;
-    s.thinking_start = s.thinking_end = s.thinking_forced = (cls_ids){NULL, 0};
+    s.thinking_start = s.thinking_forced = (cls_ids){NULL, 0};
+    s.thinking_ends = (cls_sequences){NULL, 0};
     s.position = p->position;
     s.seed = p->seed;
     s.stream = p->stream;
@@ -336,6 +353,7 @@ static void take_phase(cls_params *p, const cls_params *second)
     s.allowed_ids = p->allowed_ids;
     s.only_allowed = p->only_allowed;
     s.stop_ids = p->stop_ids;
+    s.stop_action = p->stop_action;
     s.watermark_context = p->watermark_context;
     s.watermark_key = p->watermark_key;
     *p = s;
@@ -359,7 +377,9 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
     if (p.post_thinking != NULL && !m->now.goes_on)
         take_phase(&p, p.post_thinking);
     p.post_thinking = NULL;
-    const uint32_t banned = m->outputs < min_tokens(m) ? p.stop_ids.count : 0;
+    const bool bans =
+        m->outputs < min_tokens(m) || (m->now.goes_on && p.stop_action == CLS_STOP_BANNED);
+    const uint32_t banned = bans ? p.stop_ids.count : 0;
     cls_logit_bias *const bias = calloc(p.logit_bias.count + (size_t)banned + 1, sizeof *bias);
     if (bias == NULL)
         abort();
@@ -370,9 +390,11 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
     p.logit_bias.biases = p.logit_bias.count ? bias : NULL;
     p.penalty_window = p.min_tokens = p.max_tokens = p.loop_repeats = p.thinking_budget = 0;
     p.loop_action = CLS_LOOP_STOP;
+    p.stop_action = CLS_STOP_REQUEST;
     p.relaxed_top_k = 0;
     p.relaxed_delta = 0.0f;
-    p.stop_ids = p.thinking_start = p.thinking_end = p.thinking_forced = (cls_ids){NULL, 0};
+    p.stop_ids = p.thinking_start = p.thinking_forced = (cls_ids){NULL, 0};
+    p.thinking_ends = (cls_sequences){NULL, 0};
     row.params = &p;
     row.prompt = kind[0];
     row.prompt_count = n[0];
@@ -394,11 +416,11 @@ void model_next(const model *m, const one_row *inputs, float *probs, int32_t *to
     }
     if (*status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT))
         return;
-    *status |= ends(m, *token, m->outputs + 1);
+    static model after;
+    after = *m;
+    push(&after, *token, 1);
+    *status |= ends(m, *token, m->outputs + 1, after.now.goes_on);
     if (m->params.loop_action != CLS_LOOP_STOP) {
-        static model after;
-        after = *m;
-        push(&after, *token, 1);
         *status |= after.now.looped ? CLS_ROW_LOOP : 0;
     } else if (loops(m, *token, UINT32_MAX)) {
         *status |= CLS_ROW_STOPPED | CLS_ROW_LOOP;

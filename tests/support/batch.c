@@ -361,7 +361,7 @@ const char *batch_words(const batch *b, uint32_t row)
             p->ngram_exempt_ids.count);
     if (p->thinking_forced.count != 0)
         say(", thinking budget %u, %u ids to start, %u to end, %u forced", p->thinking_budget,
-            p->thinking_start.count, p->thinking_end.count, p->thinking_forced.count);
+            p->thinking_start.count, p->thinking_ends.count, p->thinking_forced.count);
     if (p->grammar != NULL)
         say(", a grammar from state %u on", p->grammar_state);
     if (p->loop_repeats != 0)

@@ -44,7 +44,7 @@ static cls_status begin_rich(life *l)
     p.stop_ids = (cls_ids){stops, 2};
     p.min_tokens = 2;
     p.thinking_start = (cls_ids){thinks, 2};
-    p.thinking_end = (cls_ids){answers + 1, 1};
+    p.thinking_ends = (cls_sequences){&(cls_ids){answers + 1, 1}, 1};
     p.thinking_forced = (cls_ids){answers, 2};
     p.thinking_budget = 4; /* one token after the output's three */
     return cls_slot_begin(l->sampler, 0, &p, TEXT(prompt, 24, output, 3));
@@ -91,7 +91,8 @@ static cls_status change_params(life *l)
     cls_params answer = p; /* outside the thinking */
     answer.seed = 0;
     answer.top_k = 50;
-    p.thinking_start = p.thinking_end = (cls_ids){ids[1], 2};
+    p.thinking_start = (cls_ids){ids[1], 2};
+    p.thinking_ends = (cls_sequences){&p.thinking_start, 1};
     p.post_thinking = &answer;
     p.bad_words = (cls_sequences){words, WORDS};
     p.top_k = 1100;

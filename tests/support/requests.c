@@ -68,8 +68,8 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
         own_sequences(b, p->bad_words.sequences, p->bad_words.count);
     b->params[row].thinking_start.ids =
         own_list(b, p->thinking_start.ids, p->thinking_start.count * sizeof *p->thinking_start.ids);
-    b->params[row].thinking_end.ids =
-        own_list(b, p->thinking_end.ids, p->thinking_end.count * sizeof *p->thinking_end.ids);
+    b->params[row].thinking_ends.sequences =
+        own_sequences(b, p->thinking_ends.sequences, p->thinking_ends.count);
     b->params[row].thinking_forced.ids = own_list(
         b, p->thinking_forced.ids, p->thinking_forced.count * sizeof *p->thinking_forced.ids);
     own_grammar(b, p->grammar);
@@ -162,6 +162,7 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
 /* The lists of a request with forced ids. */
 typedef struct ends {
     int32_t start[SEQUENCE], end[SEQUENCE], forced[SEQUENCE];
+    cls_ids ends[2];
 } ends;
 
 /* Sets parameters that need a history. */
@@ -277,14 +278,16 @@ static void random_ends(const batch *b, uint32_t row, rng *r, tokens *t, cls_par
 {
     const uint32_t most = b->history + 1 < SEQUENCE ? b->history + 1 : SEQUENCE;
     if (rng_below(r, 2)) {
-        cls_ids start, end;
+        cls_ids start, *const end = &e->ends[0];
         uint32_t valid = 0;
         for (uint32_t i = 0; i < t->output_count; i++)
             valid += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
         random_sequence(b, row, r, t->output, t->output_count, 0, e->start, &start);
-        random_sequence(b, row, r, t->prompt, t->prompt_count, 0, e->end, &end);
+        random_sequence(b, row, r, t->prompt, t->prompt_count, 0, e->end, end);
         p->thinking_start.count = rng_below(r, 2) ? 0 : start.count < most ? start.count : most;
-        p->thinking_end.count = rng_below(r, 2) ? 0 : end.count < most ? end.count : most;
+        end->count = end->count < most ? end->count : most;
+        e->ends[1] = (cls_ids){e->end, 1}; /* a second end */
+        p->thinking_ends.count = rng_below(r, 2) || end->count == 0 ? 0 : 1 + rng_below(r, 2);
         p->thinking_forced.count = 1 + rng_below(r, SEQUENCE);
         for (uint32_t i = 0; i < p->thinking_forced.count; i++)
             e->forced[i] = random_id(b, row, r, 1);
@@ -292,7 +295,7 @@ static void random_ends(const batch *b, uint32_t row, rng *r, tokens *t, cls_par
                                  ? valid + rng_below(r, 3)
                                  : rng_below(r, 3);
         p->thinking_start.ids = p->thinking_start.count ? e->start : NULL;
-        p->thinking_end.ids = p->thinking_end.count ? e->end : NULL;
+        p->thinking_ends.sequences = p->thinking_ends.count ? e->ends : NULL;
         p->thinking_forced.ids = e->forced;
     }
     if (b->history >= 2 && rng_below(r, 4) == 0) {

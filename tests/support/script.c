@@ -30,14 +30,16 @@ static void make_ends(request *q, rng *r)
     cls_params *const p = &q->params;
     if (rng_below(r, 4) == 0) {
         p->thinking_start.count = rng_below(r, 3);
-        p->thinking_end.count = rng_below(r, 3);
+        p->thinking_ends.count = rng_below(r, 3);
         p->thinking_forced.count = 1 + rng_below(r, 3);
         p->thinking_budget = rng_below(r, 20);
         for (uint32_t i = 0; i < 3; i++)
             q->finish[i] = (int32_t)rng_below(r, 12);
         for (uint32_t i = 0; i < 2; i++) {
             q->start[i] = (int32_t)rng_below(r, 12);
-            q->end[i] = (int32_t)rng_below(r, 12);
+            q->end[i][0] = (int32_t)rng_below(r, 12);
+            q->end[i][1] = (int32_t)rng_below(r, 12);
+            q->ends[i].count = 1 + rng_below(r, 2);
         }
     }
     if (rng_below(r, 8) == 0) {
@@ -71,13 +73,15 @@ static void make_params(request *q, const script_world *w, rng *r)
 }
 
 /* Points the parameters to the request's lists, as q may have been copied. */
-static cls_params with_lists(const request *q)
+static cls_params with_lists(request *q)
 {
     cls_params p = q->params;
     p.stop_ids.ids = p.stop_ids.count ? q->stop : NULL;
     p.logit_bias.biases = p.logit_bias.count ? q->bias : NULL;
     p.thinking_start.ids = p.thinking_start.count ? q->start : NULL;
-    p.thinking_end.ids = p.thinking_end.count ? q->end : NULL;
+    for (uint32_t i = 0; i < p.thinking_ends.count; i++)
+        q->ends[i].ids = q->end[i];
+    p.thinking_ends.sequences = p.thinking_ends.count ? q->ends : NULL;
     p.thinking_forced.ids = p.thinking_forced.count ? q->finish : NULL;
     return p;
 }

@@ -32,7 +32,8 @@ typedef struct request {
     cls_params params; /* its lists point to the arrays below */
     cls_logit_bias bias[SCRIPT_LIST];
     int32_t stop[SCRIPT_LIST];
-    int32_t start[2], end[2], finish[3]; /* of a thinking budget */
+    int32_t start[2], end[2][2], finish[3]; /* of a thinking budget */
+    cls_ids ends[2];
     script_change change[SCRIPT_CHANGES];
     uint32_t n_changes, next; /* next: index of the next change */
     uint32_t samples;

@@ -149,7 +149,10 @@ static uint32_t looking(cls_params *p, int i)
     case 7:
     case 8:
         p->thinking_forced = words[0];
-        *(i == 7 ? &p->thinking_start : &p->thinking_end) = words[1];
+        if (i == 7)
+            p->thinking_start = words[1];
+        else
+            p->thinking_ends = (cls_sequences){words, 2};
         return 8;
     default:
         return 0;

@@ -151,7 +151,7 @@ START_TEST(relaxed_texts)
         r.p.top_k = n % 2 ? 0 : 6;
         r.p.presence_penalty = n % 5 ? 0.3f : 0.0f;
         r.p.no_repeat_ngram = n % 7 ? 0 : 2;
-        r.p.thinking_end = (cls_ids){&end, n % 4 != 0};
+        r.p.thinking_ends = (cls_sequences){&(cls_ids){&end, 1}, n % 4 != 0};
         r.p.relaxed_top_k = 1 + rng_below(g, 5);
         r.p.relaxed_delta = (float)rng_below(g, 11) * 0.1f;
         for (uint32_t i = 0; i < (MOST + 1) * VOCAB; i++)
@@ -193,7 +193,7 @@ START_TEST(relaxed_texts)
                 ck_assert_int_eq(r.v.emitted, at + 1);
                 break;
             }
-            thinks &= expected != end || r.p.thinking_end.count == 0;
+            thinks &= expected != end || r.p.thinking_ends.count == 0;
         }
     }
     ck_assert_msg(likely > 500 && after > 50, "%u relaxed, %u after the thinking", likely, after);
