@@ -168,6 +168,14 @@ static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
     return word & bit ? add_bias(x, as_float(r->list[bias_list_offset(r->vocab, before)])) : x;
 }
 
+/* Returns whether penalties spare a token. */
+static inline int is_spared(const row_logits *r, u32 i)
+{
+    __global const cls_slot *const slot = r->slot;
+    const u32 n = slot->n_spared;
+    return n != 0 && list_find(r->list + (i32)(slot->spared - slot->bias), n, i) < n;
+}
+
 /* Adjusts one token: its bias from the list form, penalties, and then history effects, that is
  * bans, and DRY last. */
 ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
@@ -180,7 +188,7 @@ ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
         u32 count = count_of(s, i), in_context = s->in_context[i >> 5] >> (i & 31) & 1u;
         if ((r->adjustments & ADJUST_PATCHES) && marked)
             find_patch(&r->effects, i, &count, &in_context);
-        if (count != 0 || in_context != 0)
+        if ((count != 0 || in_context != 0) && !is_spared(r, i))
             x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency,
                          r->slot->presence);
     }

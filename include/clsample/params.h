@@ -64,6 +64,11 @@ typedef struct cls_params {
      * all tokens (default). */
     uint32_t penalty_window;
 
+    /* Ids that the three penalties spare, any number of them: newlines, or the digits and the
+     * punctuation of JSON. They count as all others do, so that a change of the list has effect at
+     * once. */
+    cls_ids penalty_exempt_ids;
+
     /* The number of output tokens after which the request stops. Accepted tokens and those of
      * cls_slot_begin()'s `output` count as well. 0: no limit (default). */
     uint32_t max_tokens;

@@ -206,6 +206,9 @@
       "tokens, separated by commas, that --no-repeat-ngram-size does not ban")
 
 #define CLS_PENALTY_LISTS(X, p) \
+    X(p, ids, penalty_exempt_ids, (62, 0, sorted, AT(n_spared), AT(spared)), \
+      "penalty-exempt-id", "IDS", "penalty_exempt_ids", \
+      "tokens, separated by commas, without repetition, frequency and presence penalty") \
     X(p, sequences, dry_breakers, \
       (41, 0, dry, NONE, AT(dry)), \
       "dry-sequence-breaker", "IDS", "dry_sequence_breakers", \

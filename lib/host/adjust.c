@@ -264,7 +264,8 @@ static void add_penalties(cls_sampled *w)
     for (uint32_t i = 0; i < w->vocab; i++) {
         if (i % 32 == 0 && adjusted[i / 32] == 0)
             i += 31;
-        else if (adjusted[i / 32] >> (i % 32) & 1u)
+        else if ((adjusted[i / 32] >> (i % 32) & 1u) &&
+                 !is_exempt(&w->params.penalty_exempt_ids, i))
             set_logit(w, i,
                       penalize(w->z[i], cls_host_slot_count(w->request, i), slot->repetition,
                                slot->reciprocal, slot->frequency, slot->presence));

@@ -126,6 +126,9 @@ static cls_status add_answer(const cls_sampler *s, cls_checked_params *p)
         status = check_capacities(s, &merged);
     if (status != CLS_OK)
         return status;
+    p->answer.bias = p->slot.bias; /* kernels find the spared ids by both offsets */
+    p->answer.spared = p->slot.spared;
+    p->answer.n_spared = p->slot.n_spared;
     p->answer.flags |= (p->slot.flags & by_lists) | long_top_k(s, &p->answer);
     uint32_t *const words = realloc(p->words, ((size_t)p->n_words + n) * sizeof *words);
     if (words == NULL)

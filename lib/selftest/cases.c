@@ -64,6 +64,8 @@ const cls_selftest_case cls_selftest_cases[] = {
      ANY, {F(repetition_penalty, 1.25), I(top_k, 40)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "frequency .5", ANY, {F(frequency_penalty, .5)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "presence -1.5", ANY, {F(presence_penalty, -1.5)}},
+    {ST_PENALTIES, ROW_TEXT, WITH_TEXT | WITH_EXEMPT, 0, "presence 9, exempt ids",
+     ANY, {F(presence_penalty, 9)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "all, of all", ANY, {COUNTED, I(penalty_scope, 1)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT | WITH_BIAS, 0, "all, of 6",
      ANY, {COUNTED, I(penalty_window, 6)}},
@@ -327,7 +329,7 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params p[2])
     if (c->with & WITH_BREAKERS)
         p->dry_breakers = (cls_sequences)LIST(breakers);
     if (c->with & WITH_EXEMPT)
-        p->ngram_exempt_ids = (cls_ids)LIST(exempt);
+        p->ngram_exempt_ids = p->penalty_exempt_ids = (cls_ids)LIST(exempt);
     if (c->with & WITH_BAD_WORDS)
         p->bad_words = (cls_sequences)LIST(bad_words);
     if (c->with & WITH_ALLOWED)

@@ -82,6 +82,7 @@ typedef struct oracle_effect {
     uint32_t prompt, output; /* occurrences in the penalties' window */
     uint8_t banned;          /* by min tokens, bad words, n-grams */
     uint8_t unlisted;        /* not one of the allowed ids, hence masked */
+    uint8_t spared;          /* penalties do not concern it */
     int32_t dry;             /* DRY's exponent, or -1 */
 } oracle_effect;
 void oracle_effects(const one_row *row, oracle_effect *of);

@@ -123,6 +123,8 @@ void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *
         of[s->id[i]].prompt += !s->is_output[i];
     }
     mark_unlisted(p, vocab, of);
+    for (uint32_t i = 0; i < p->penalty_exempt_ids.count; i++)
+        of[p->penalty_exempt_ids.ids[i]].spared = 1;
     for (uint32_t i = 0; i < p->stop_ids.count && s->outputs < oracle_min_tokens(p); i++)
         of[p->stop_ids.ids[i]].banned = 1;
     for (uint32_t i = 0; i < p->bad_words.count; i++)
@@ -230,13 +232,13 @@ double oracle_adjusted(const one_row *row, uint32_t i, float x, const oracle_eff
         y = limited(y + bias);
         *error += 0x1p-23 * (fabs(y) + fabs(bias));
     }
-    if (t->prompt + t->output > 0) {
+    if (t->prompt + t->output > 0 && !t->spared) {
         y = limited(y > 0.0 ? y / (double)p->repetition_penalty
                             : y * (double)p->repetition_penalty);
         *error = *error * fmax((double)p->repetition_penalty, 1.0 / (double)p->repetition_penalty) +
                  0x1p-23 * fabs(y);
     }
-    if (counted > 0) {
+    if (counted > 0 && !t->spared) {
         const double often = (double)p->frequency_penalty * fmin(counted, 65535.0),
                      present = (double)p->presence_penalty;
         y = limited(y - limited(often));

@@ -75,7 +75,7 @@ void oracle_rounded(const one_row *row, float *adjusted)
             oracle_allows(row, i) && !t->banned && !t->unlisted && (left == NULL || left[i] != 0);
         float x = stays ? clean(oracle_raw(row, i)) : -INFINITY;
         x = biased ? add_bias(x, cls_flush_subnormal((float)bias)) : x;
-        if (t->prompt + t->output > 0 && (slot.flags & CLS_SLOT_PENALIZED))
+        if (t->prompt + t->output > 0 && !t->spared && (slot.flags & CLS_SLOT_PENALIZED))
             x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT,
                          p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
                          p->frequency_penalty, p->presence_penalty);
