@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Says why a step does not give the token that a text expects: another one is forced, something
- * bans it, a stage of the chain removes it, or it is in the set and another token is drawn. */
+ * bans it, a stage of the chain removes it, or it is in the set and another token is drawn: then
+ * what else in the text would draw it. */
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "run/probe.h"
@@ -104,8 +107,126 @@ static int find_ban(const cli_probe *probe, int32_t token)
 
 /* ----------------------------------------------------------------------- reasons */
 
-/* Says which stage removes the token, or that it is in the set and another one is drawn. */
-static void put_stage(const cli_probe *probe, int32_t token, run_text *t)
+/* What would draw the token of a row. A step with the wrong seed, or with the rows of another one,
+ * draws tokens that are possible: this finds what was mixed up. */
+typedef struct fits {
+    const cli_probe *probe;
+    int32_t token;
+    uint32_t tried, found;
+    run_text words;
+} fits;
+
+enum { MOST_FITS = 3, NEAR_POSITIONS = 4 }; /* that are named; tried on either side */
+
+/* Samples the row in another way, which the words name if it draws the token. */
+static void try_fit(fits *f, const cls_params *params, const cls_step *step, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
+static void try_fit(fits *f, const cls_params *params, const cls_step *step, const char *format,
+                    ...)
+{
+    char what[80];
+    va_list values;
+    f->tried++;
+    if (cli_probe_row(f->probe, params, step, NULL).token != f->token)
+        return;
+    va_start(values, format);
+    vsnprintf(what, sizeof what, format, values);
+    va_end(values);
+    if (f->found++ < MOST_FITS)
+        run_add(&f->words, "%s%s", f->found > 1 ? ", and " : "", what);
+}
+
+/* Tries the seeds of the other requests. */
+static void try_seeds(fits *f, run_side *side)
+{
+    const cls_params *const own = &f->probe->params;
+    for (uint32_t i = 0; i < side->sampler_options.slot_count; i++) {
+        cls_params other, params = *own;
+        if (side->rules[i] == NULL)
+            continue;
+        run_params(side, side->rules[i], &other);
+        params.seed = other.seed;
+        params.stream = other.stream;
+        if (params.seed != own->seed)
+            try_fit(f, &params, &f->probe->step, "seed %" PRIu64 " (slot %" PRIu32 ") draws it",
+                    params.seed, i);
+        else if (params.stream != own->stream)
+            try_fit(f, &params, &f->probe->step, "stream %" PRIu64 " (slot %" PRIu32 ") draws it",
+                    params.stream, i);
+    }
+}
+
+/* Tries the positions near the row's, where the step names that, and other numbers of draws. */
+static void try_positions(fits *f)
+{
+    const int32_t *const position = f->probe->step.positions.host, *const draw =
+                                                                       f->probe->step.draws.host;
+    for (int32_t by = -NEAR_POSITIONS; by <= NEAR_POSITIONS; by++) {
+        cls_step step = f->probe->step;
+        const int32_t moved = position != NULL ? *position + by : -1,
+                      drawn = (draw != NULL ? *draw : 0) + by;
+        if (moved >= 0 && by != 0) {
+            step.positions.host = &moved;
+            try_fit(f, NULL, &step, "position %" PRId32 " draws it", moved);
+            step.positions = f->probe->step.positions;
+        }
+        if (drawn >= 0 && by != 0) {
+            step.draws.host = &drawn;
+            try_fit(f, NULL, &step, "draw %" PRId32 " of the position draws it", drawn);
+        }
+    }
+}
+
+/* Tries the logits of the step's other rows, and the requests of these. */
+static void try_rows(fits *f, run_side *side, const run_statement *s, uint32_t row)
+{
+    const cli_probe *const own = f->probe;
+    const uint32_t rows = run_step_read(side, s).rows;
+    for (uint32_t i = 0; i < rows; i++) {
+        cls_step step = own->step, other;
+        if (i == row)
+            continue;
+        run_step_row(side, s, i, &other);
+        step.logits = other.logits;
+        step.logits_map = other.logits_map;
+        try_fit(f, NULL, &step, "the logits of row %" PRIu32 " draw it", i);
+        const cli_probe probe = run_probe(side, s, i);
+        if (probe.sampler == NULL)
+            continue;
+        f->probe = &probe;
+        const int32_t slot = other.slots.host != NULL ? *other.slots.host : (int32_t)i;
+        step.slots = other.slots;
+        step.positions = other.positions;
+        step.draws = other.draws;
+        try_fit(f, NULL, &step, "the request of slot %" PRId32 " (row %" PRIu32 ") draws it", slot,
+                i);
+        f->probe = own;
+        cls_sampler_destroy(probe.sampler);
+    }
+}
+
+/* Says what else draws a token that is in the row's set. Some fit by chance, so that it says how
+ * many were tried. */
+static void put_fits(const cli_probe *probe, run_side *side, const run_statement *s, uint32_t row,
+                     int32_t token, run_text *t)
+{
+    fits f = {.probe = probe, .token = token};
+    if (run_find(s, "random_bits") == NULL) {
+        try_seeds(&f, side);
+        try_positions(&f);
+    }
+    try_rows(&f, side, s, row);
+    if (f.found == 0)
+        return;
+    run_add(t, "; %s", f.words.text);
+    if (f.found > MOST_FITS)
+        run_add(t, ", and %" PRIu32 " more", f.found - MOST_FITS);
+    run_add(t, " (%" PRIu32 " of %" PRIu32 " others tried)", f.found, f.tried);
+}
+
+/* Says which stage removes the token. Returns false if it is in the set and another one is drawn,
+ * which it says, too. */
+static bool put_stage(const cli_probe *probe, int32_t token, run_text *t)
 {
     cli_explained explained, *const e = &explained;
     uint32_t i = 1;
@@ -124,6 +245,7 @@ static void put_stage(const cli_probe *probe, int32_t token, run_text *t)
                 "token %" PRId32 ", of final probability %.6f, is also in the set of %" PRIu32
                 " tokens, but it is not the one that is drawn",
                 token, (double)e->stage[i - 1].probs[token], e->stage[i - 1].kept);
+    return i < e->count;
 }
 
 /* Says what forces the token that the host gives, or forces one that the mask forbids. */
@@ -163,8 +285,8 @@ void run_why(run_side *side, const run_statement *s, uint32_t row, int32_t token
         const int ban = find_ban(&probe, token);
         if (ban != BANS)
             run_add(t, "%s token %" PRId32, bans[ban], token);
-        else
-            put_stage(&probe, token, t);
+        else if (!put_stage(&probe, token, t))
+            put_fits(&probe, side, s, row, token, t);
     }
     cls_sampler_destroy(probe.sampler);
 }

@@ -137,8 +137,26 @@ for other in 0 1 2; do
     [ "$other" = "$drawn" ] && continue
     p=$(echo 665241 244728 090031 | cut -d' ' -f $((other + 1)))
     differs "another token of the set" 0 "$other" "; token $other, of final probability 0.$p, is \
-also in the set of 3 tokens, but it is not the one that is drawn"
+also in the set of 3 tokens, but it is not the one that is drawn.*"
 done
+# What was mixed up: the seed of another request, the position, the row, the request.
+mixed() { # TOKEN WORDS
+    printf '%s\n' "sampler vocab=1000 slots=2 rows=2" "begin 0 seed=1003 temperature=4" \
+        "begin 1 seed=1004 temperature=3 logit_bias=7:9" \
+        "step slots=0,1 positions=5,6 logits=random:9 -> $1, 0" >mixed.log
+    exits 1 "mixed up: $2" run mixed.log
+    says "mixed up: $2" \
+        "row 0 is [0-9]*, but $1 is expected; .* is drawn; $2 (1 of [0-9]* others tried)$" out
+}
+drawn_by() { # REQUEST STEP: what the step's row 0 draws
+    printf '%s\n' "sampler vocab=1000 slots=2 rows=2" "begin 0 $1" "step $2 -> 1000" >drawn.log
+    "$clsample" run drawn.log | sed 's/.*row 0 is \([0-9]*\),.*/\1/'
+}
+one='slots=0 positions=5 logits=random:9'
+mixed "$(drawn_by 'seed=1004 temperature=4' "$one")" "seed 1004 (slot 1) draws it"
+mixed "$(drawn_by 'seed=1003 temperature=4' 'slots=0 positions=3 logits=random:9')" \
+    "position 3 draws it"
+mixed "$(drawn_by 'seed=1003 temperature=4' "$one draws=2")" "draw 2 of the position draws it"
 differs "no token" 0 "-1 EMPTY" ""
 differs "a token that does not exist" 0 4 "; token 4 is not in the vocabulary"
 differs "another status" 0 "$drawn STOPPED" "; the token is right, but its status is not"
