@@ -79,13 +79,13 @@ USERS += ["tests/support/oracle_rounded.c", "tests/unit/check_watermark.c"]
 GROUPS = {  # files and checks
     "host": (["lib/host/[acds]*.c", "lib/host/stages/*.c"], HOST),
     "shared": ([f"cl/core/{name}.h" for name in ("samplers", "arithmetic", "watermark")], HOST),
-    "history": (["cl/row/re*.cl", "cl/row/effects.cl"], texts("history")),
+    "history": (["cl/slot/re*.cl", "cl/slot/effects.cl"], texts("history")),
     "request": (["lib/request/*.c"], texts("adjust budgets grammar saved") + HOST[:2]
                 + ["tests/command/check_command.sh"]),
     "sampler": (["lib/sampler/*.c"], [*texts("slots calls accept saved forced"), JUDGE]),
     "step": (["lib/step/*.c"], [*texts("steps outputs masks verify drafts"), JUDGE]),
     "shard": (["lib/shard/*.c"], [*texts("shards"), *devices("shards")]),
-    "kernels": (["cl/stages/*.cl", "cl/row/*.cl", "cl/draw/*.cl", "cl/kernels/*.cl",
+    "kernels": (["cl/stages/*.cl", "cl/slot/*.cl", "cl/row/*.cl", "cl/draw/*.cl", "cl/kernels/*.cl",
                  "cl/core/groups.cl"], DEVICE),
     "programs": (["lib/programs/*.c", "lib/context.c"], PROVING),
     "head": (["lib/head/*.c"], devices("head head_calls")),

@@ -59,53 +59,52 @@ typedef struct cls_args {
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];
 
-/* What a step has: the bits of cls_args.has. */
+/* What a step has: the bits of cls_args.has. Where a kernel looks at the mask and the dense bias of
+ * a row, row_logits.masked and .dense have the bits of these. */
 enum {
-    CLS_HAS_MASK = 1,
-    CLS_HAS_SLOT_MAP = 2,
-    CLS_HAS_MASK_MAP = 4,
-    CLS_HAS_POSITIONS = 8,
-    CLS_HAS_RANDOM = 16,
-    CLS_HAS_TOKENS = 32,
-    CLS_HAS_STATUS = 64,
+    /* maps from rows */
+    CLS_HAS_SLOT_MAP = 1 << 0,
+    CLS_HAS_LOGITS_MAP = 1 << 1, /* rows may share rows of logits */
+    CLS_HAS_MASK_MAP = 1 << 2,
+    CLS_HAS_BIAS_MAP = 1 << 3,
+    CLS_HAS_POSITIONS = 1 << 4,
+    CLS_POSITIONS_ADD = 1 << 5, /* a row's position is its slot's plus the one given */
+    CLS_HAS_DRAWS = 1 << 6,
+    CLS_HAS_RANDOM = 1 << 7,
+    CLS_HAS_COUNTS = 1 << 8, /* of cls_accept() */
+    CLS_HAS_ROLLBACK = 1 << 9,
+
+    /* logits, masks and biases */
+    CLS_WIDE = 1 << 10, /* rows of logits start at multiples of 16 bytes */
+    CLS_HAS_MASK = 1 << 11,
+    CLS_MASK_BYTES = 1 << 12,  /* the mask has a byte for each token, not a bit */
+    CLS_MASK_LIST = 1 << 13,   /* of row_logits.masked alone: only the slot's bitmap is allowed */
+    CLS_HAS_BIAS = 1 << 14,    /* there is a dense bias, in float32, */
+    CLS_BIAS_F16 = 1 << 15,    /* in float16 */
+    CLS_BIAS_BF16 = 1 << 16,   /* or in bfloat16, */
+    CLS_BIAS_SCALED = 1 << 17, /* and it is multiplied by bias_factor */
+    CLS_BIAS_KINDS = CLS_HAS_BIAS | CLS_BIAS_F16 | CLS_BIAS_BF16 | CLS_BIAS_SCALED,
+
+    /* outputs */
+    CLS_HAS_TOKENS = 1 << 18,
+    CLS_HAS_STATUS = 1 << 19,
+    CLS_HAS_LATEST = 1 << 20,
+
+    /* what the rows are */
+    CLS_DRAFTS = 1 << 21,   /* they follow drafts */
+    CLS_NO_SLOTS = 1 << 22, /* they belong to no request: log-probabilities of prompts */
+    CLS_MERGED = 1 << 23,   /* their logits are adjusted: shards merged them */
+    CLS_RAW = 1 << 24,      /* survey the raw logits at scale log2(e), with their mass */
+    CLS_RAW_MASS = 1 << 25, /* the raw rows are the rows: one survey serves both */
+    CLS_DRAWN = 1 << 26,    /* the first word of an untruncated row's sample is its token, or -1: a
+                               shard drew it */
+
+    /* what follows */
+    CLS_HAS_SEARCH = 1 << 27,    /* the pass and the search */
+    CLS_FORCE_SEARCH = 1 << 28,  /* for tests: no truncated row may use the shortlist */
+    CLS_DEFER = 1 << 29,         /* nothing changes in the slots but the pending token, */
+    CLS_ACCEPTS_LATER = 1 << 30, /* and not even that: a later kernel of the step accepts the token,
+                                    or keeps it as the pending one */
 };
-/* The kernel changes nothing in the slots but the pending token. With CLS_ACCEPTS_LATER not even
- * that: a later kernel of the step accepts the token, or keeps it as the pending one. */
-enum {
-    CLS_DEFER = 128,
-    CLS_ACCEPTS_LATER = 1024,
-    CLS_RAW = 256,          /* survey the raw logits at scale log2(e), with their mass */
-    CLS_FORCE_SEARCH = 512, /* for tests: no truncated row may use the shortlist */
-    CLS_MASK_BYTES = 2048,  /* the mask has a byte for each token, not a bit */
-    CLS_HAS_BIAS = 4096,    /* there is a dense bias, in float32, */
-    CLS_BIAS_F16 = 8192,    /* or, with this bit, in float16 */
-    CLS_HAS_BIAS_MAP = 16384,
-    CLS_HAS_DRAWS = 32768,
-    CLS_HAS_LATEST = 65536,
-};
-/* In row_logits.masked beside CLS_HAS_MASK: only the tokens of the slot's bitmap may be drawn. */
-enum {
-    CLS_MASK_LIST = 131072,
-    CLS_DRAFTS = 0x40000,          /* rows follow drafts */
-    CLS_RAW_MASS = 0x100000,       /* the raw rows are the rows: one survey serves both */
-    CLS_POSITIONS_ADD = 0x80000,   /* a row's position is its slot's plus the one given */
-    CLS_HAS_LOGITS_MAP = 0x200000, /* rows may share rows of logits */
-    CLS_HAS_COUNTS = 0x2000000,    /* of cls_accept() */
-    CLS_HAS_ROLLBACK = 0x4000000,
-    CLS_MERGED = 0x800000, /* the logits are adjusted: shards merged them */
-};
-/* Beside CLS_HAS_BIAS: it is in bfloat16; it is multiplied by bias_factor. Bits of `has`, since
- * kernels keep that anyway. */
-enum {
-    CLS_BIAS_BF16 = 0x1000000,
-    CLS_BIAS_SCALED = 0x8000000,
-};
-#define CLS_BIAS_KINDS (CLS_HAS_BIAS | CLS_BIAS_F16 | CLS_BIAS_BF16 | CLS_BIAS_SCALED)
-#define CLS_DRAWN \
-    0x400000u                      /* the first word of an untruncated row's sample is its token, \
-                                      or -1: a shard drew it */
-#define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
-#define CLS_WIDE 0x80000000u       /* rows of logits start at multiples of 16 bytes */
-#define CLS_NO_SLOTS 0x40000000u   /* the rows belong to no request: log-probabilities of prompts */
 
 #endif

@@ -29,9 +29,21 @@ CLS_INLINE u32 effects_tokens(u32 layout) /* that DRY, n-grams and bad words see
     return CLS_LAYOUT_HISTORY(layout);
 }
 CLS_INLINE u32 effects_length(u32 layout) { return (effects_tokens(layout) + 63) / 64 * 64; }
-/* Behind these, where rows follow drafts: whether the marks are for this row, the number of its
- * drafts, the number of its patches; the drafts as entries; the patches, which are tokens whose
- * counts the drafts change, with their new counts; and the starts of the chains of patches. */
+/* What cls_prepare_rows has found about a row's text. The last two are for every row, the others
+ * for rows that follow drafts. */
+typedef struct cls_row_text {
+    u32 marked;     /* marks are for this row */
+    u32 drafts;     /* their number */
+    u32 patches;    /* their number */
+    u32 answers;    /* the request does not think, and has parameters for that */
+    u32 only_ends;  /* the grammar and the allowed ids leave only ids that end the text */
+    u32 bans_stops; /* the request thinks, and stop ids are banned meanwhile */
+    u32 reserved[10];
+} cls_row_text;
+
+/* Behind these a cls_row_text, and where rows follow drafts: the drafts as entries; the patches,
+ * which are tokens whose counts the drafts change, with their new counts; and the starts of the
+ * chains of patches. */
 #define CLS_MAX_DRAFTS 128
 #define CLS_PATCH_IN_CONTEXT 0x80000000u
 #define CLS_PATCH_BUCKETS 256 /* chains of patches, by id */
@@ -41,8 +53,8 @@ CLS_INLINE u32 effects_drafts(u32 vocab, u32 layout)
 }
 CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
 {
-    return effects_drafts(vocab, layout) + 16 + CLS_MAX_DRAFTS + 2 * 2 * CLS_MAX_DRAFTS +
-           CLS_PATCH_BUCKETS;
+    return effects_drafts(vocab, layout) + sizeof(cls_row_text) / 4 + CLS_MAX_DRAFTS +
+           2 * 2 * CLS_MAX_DRAFTS + CLS_PATCH_BUCKETS;
 }
 
 #endif

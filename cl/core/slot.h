@@ -63,7 +63,7 @@ typedef struct cls_slot {
                     lost */
     u32 stopped;
     u32 thinking; /* the thinking budget: 0 outside the thinking, else 1 plus the number of tokens
-                     that count; see thinking_after() in cl/row/text.cl */
+                     that count; see thinking_after() in cl/slot/text.cl */
     u32 grammar_state;    /* before the next token */
     u32 forced, n_forced; /* ids that cls_slot_force() set, at this offset of the whole buffer of
                              lists: */

@@ -2,7 +2,7 @@
 /* finish: completes a row. Its token and status are written, its slot accepts the token, and its
  * record stays for the kernels that report on it. */
 #include "row/maps.cl"
-#include "row/slot_state.cl"
+#include "slot/state.cl"
 
 /* By the whole group; `done` is the same for all of it. */
 static inline void finish_row(const step_args *s, u32 row, i32 slot_index, cls_row *out, int done,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/maps.cl"
-#include "row/rollback.cl"
+#include "slot/rollback.cl"
 
 /* Takes the latest `back` tokens of a slot back that is about to accept n tokens, by the whole
  * group. Those that equal the first tokens of these stay, with their adaptive state. Returns how

@@ -5,7 +5,7 @@
  * does at the end of other steps: writes tokens and statuses, and updates the slots. Launch: [WGS,
  * rows]. */
 #include "row/maps.cl"
-#include "row/slot_state.cl"
+#include "slot/state.cl"
 
 KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/maps.cl"
-#include "row/slot_state.cl"
+#include "slot/state.cl"
 
 /* lookup: drafts what followed when the text of a request last ended as it does now (cls_draft()).
  * The work-items divide the distances from the end among them, so that each finds its nearest

@@ -4,8 +4,8 @@
  * min_tokens ban tokens. It also finds the bitmaps of the ids that grammars allow. */
 #include "row/maps.cl"
 #include "row/grammar.cl"
-#include "row/patches.cl"
-#include "row/repetitions_cpu.cl"
+#include "slot/patches.cl"
+#include "slot/repetitions_cpu.cl"
 
 /* ------------------------------------------------------------------- the text */
 
@@ -169,24 +169,24 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
             flags = answer_of(s, from)->flags;
         }
         if (lid == 0)
-            p.draft_info[4] = answers;
+            p.found->answers = answers;
         patched = slot_index >= 0 && drafts != 0 && (flags & CLS_SLOT_PENALIZED) &&
                   CLS_LAYOUT_COUNTS(layout) != CLS_COUNTS_NONE;
         wanted |= patched;
         if (lid == 0) {
-            p.draft_info[0] = wanted;
-            p.draft_info[1] = drafts;
-            p.draft_info[2] = 0;
+            p.found->marked = wanted;
+            p.found->drafts = drafts;
+            p.found->patches = 0;
         }
     }
     if (lid == 0)
-        p.draft_info[5] = thinking != 0 && (from->flags & CLS_SLOT_STOPS_BANNED);
+        p.found->bans_stops = thinking != 0 && (from->flags & CLS_SLOT_STOPS_BANNED);
     /* Whether only ends are left is in memory: a variable takes 256 bytes of scratch on Intel's
      * GPUs, where this kernel needs none. */
     if (slot_index >= 0 && (from->flags & CLS_SLOT_GRAMMAR)) /* the same for the whole group */
-        prepare_grammar(s, all_lists, row, slot_index, p.path, drafts, p.draft_info + 3);
+        prepare_grammar(s, all_lists, row, slot_index, p.path, drafts, &p.found->only_ends);
     else if (lid == 0)
-        p.draft_info[3] = 0;
+        p.found->only_ends = 0;
     if (wanted) { /* the same for the whole group */
         const cls_slot slot = *from;
         __global const u32 *const lists = lists_of(s, from);
@@ -210,8 +210,9 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
                 mark_chunk(&p, lid == 0 && ngram_bans(&p, &h, 0xffffffffu) ? p.text[0] : (u32)NO_ID,
                            PACK(CODE_BAN, 0u), chunk);
         }
-        if (slot.n_stop != 0 && (p.draft_info[5] != 0 ||
-                                 (p.draft_info[3] == 0 && slot.outputs + drafts < slot.min_tokens)))
+        if (slot.n_stop != 0 &&
+            (p.found->bans_stops != 0 ||
+             (p.found->only_ends == 0 && slot.outputs + drafts < slot.min_tokens)))
             ban_list(&p, lists + slot.stop, slot.n_stop, vocab);
         ban_words(&p, &slot, &state, drafts, lists, vocab, chunk);
         if (patched)

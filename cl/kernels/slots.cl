@@ -3,7 +3,7 @@
  * one change. Changes of one slot have different rounds, and each round is a launch. Bitmaps are
  * walked word by word; a word without adjusted tokens only costs the look at it. */
 #include "core/change.h"
-#include "row/rollback.cl"
+#include "slot/rollback.cl"
 
 /* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window,
  * thinking budget, loop stop or grammar. Most samplers never need more. CHANGES 1 is compiled with

@@ -5,7 +5,7 @@
  * these steps end with the force kernel. */
 #include "core/watermark.h"
 #include "draw/distribution.cl"
-#include "row/text.cl"
+#include "slot/text.cl"
 
 /* Returns the id of the entry `back` entries before the end of a text, if it is output. */
 static inline u32 output_before(const text *t, u32 back)
@@ -142,7 +142,7 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
         const history_effects p = effects_of(s->effects, layout, s->vocab, row);
         t.following = p.path;
         t.first = t.length;
-        t.length += p.draft_info[1];
+        t.length += p.found->drafts;
     }
     cls_marked first = marked_none(), *const best = &first;
     if (ends) {

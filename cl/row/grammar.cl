@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* grammar: finds the bitmap of the ids that a row's grammar allows. */
 #include "row/maps.cl"
-#include "row/slot_state.cl"
+#include "slot/state.cl"
 
 /* Writes the ids of a state to the row's own bitmap: those of a bitmap, or the listed ones of the
  * state; with `allowed` only those that this bitmap has. Each item owns some words. */

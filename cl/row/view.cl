@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* view: describes one row as the kernels of a step see it. */
-#include "row/slot_state.cl"
-#include "row/effects.cl"
+#include "slot/state.cl"
+#include "slot/effects.cl"
 #include "row/maps.cl"
 
 /* How a slot changes logits. The bits share one word, because a register for each would cost too
@@ -75,7 +75,7 @@ static inline __global const cls_slot *row_rules(const step_args *s, u32 row, i3
 #if ROW
     if (slot_index >= 0 && slot->answer != 0 &&
         (s->has & CLS_DRAFTS
-             ? effects_of(s->effects, s->args->layout, s->vocab, row).draft_info[4] != 0
+             ? effects_of(s->effects, s->args->layout, s->vocab, row).found->answers != 0
              : slot->thinking == 0))
         return answer_of(s, slot);
 #endif
@@ -159,9 +159,9 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
             r.adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
         if (r.state.counting != CLS_COUNTS_NONE && (flags & CLS_SLOT_PENALIZED))
             r.adjustments |= ADJUST_PENALTIES;
-        if (rows_of_drafts ? r.effects.draft_info[0] : has_effects(slot))
+        if (rows_of_drafts ? r.effects.found->marked : has_effects(slot))
             r.adjustments |= ADJUST_MARKS;
-        if (rows_of_drafts && r.effects.draft_info[2])
+        if (rows_of_drafts && r.effects.found->patches)
             r.adjustments |= ADJUST_PATCHES;
         if (r.adjustments && (flags & CLS_SLOT_RAISES))
             r.adjustments |= ADJUST_RAISES;

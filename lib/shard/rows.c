@@ -153,7 +153,7 @@ static cl_int write_args(const cls_shard *h, cls_commands *c)
     a.tiles_per_group = shard_tiles_per_group(h);
     a.first = h->first;
     if (h->first * (uint64_t)h->plan.count[CLS_N_LOGIT_BYTES] % 16 != 0)
-        a.has &= ~CLS_WIDE; /* kernels read from where the row's first token would be */
+        a.has &= ~(u32)CLS_WIDE; /* kernels read from where the row's first token would be */
     a.last = h->first + h->width;
     a.shards = h->shards;
     a.whole_tiles = h->whole_tiles;

@@ -7,7 +7,7 @@
  * Where only the window can tell whether a token still occurs in it, the window is searched. The
  * row's bitmap of marks, which is not in use yet, then holds the tokens to search for, and each
  * entry of the window is looked up in it once. */
-#include "row/effects.cl"
+#include "slot/effects.cl"
 
 /* A patch while it is computed: how often the path has the token within the window (PATCH_IN); how
  * many counting entries leave the window (PATCH_OUT); that an entry of a kind (0: in context, 1:
@@ -192,7 +192,7 @@ static inline void make_patches(const history_effects *p, const cls_slot *slot, 
     }
     BARRIER();
     if (LOCAL_ID == 0)
-        p->draft_info[2] = c.n;
+        p->found->patches = c.n;
 }
 
 /* Marks the tokens that have patches, after all other marks are made. */

@@ -11,7 +11,7 @@
 #include "core/args.h"
 #include "core/samplers.h"
 #include "core/state.h"
-#include "row/text.cl"
+#include "slot/text.cl"
 
 typedef struct slot_state {
     __global u32 *adjusted, *in_context, *counts, *ring, *adaptive, *thinking;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* rollback: takes tokens back from a slot, whose counts may have to be made again from its history,
  * and stores a slot that has changed by more than a token. */
-#include "row/entries.cl"
+#include "slot/entries.cl"
 
 /* A single item makes at most 32,768 iterations in each loop and fewer than 65,535 in all of a
  * call's loops (see the rules in doc/kernels.md), even with 1,048,576 tokens that all have a bias.

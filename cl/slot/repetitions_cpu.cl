@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* repetitions_cpu: the search for repetitions by one work-item. */
-#include "row/repetitions.cl"
+#include "slot/repetitions.cl"
 
 #if WGS == 1
 /* Searches from the newest position to the oldest, with Gusfield's Z boxes: what lies inside a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* entries: adds entries to a slot's history: to its counts and to its ring. */
-#include "row/slot_state.cl"
+#include "slot/state.cl"
 
 /* The item to which an entry belongs, as a byte: only one item may change a word of the bitmaps,
  * and it takes a token's entries in order. */

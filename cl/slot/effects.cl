@@ -9,17 +9,15 @@
  * that nothing need be atomic. */
 #include "core/effects.h"
 #include "core/vectors.cl"
-#include "row/slot_state.cl"
+#include "slot/state.cl"
 
 typedef struct history_effects {
     __global u32 *marks, *banned, *chains, *text, *links;
     __global const u32 *amounts; /* the penalty of DRY, by exponent */
     u32 length;                  /* the number of links; what follows them is scratch */
     u32 has_text;                /* 0: there is no text, and `chains` points to the bans */
-    __global u32 *draft_info, *path,
-        *patches; /* draft_info: whether marks are for this row, number of drafts, number of
-                     patches, whether only ids that end the text are left; path: entries; patches:
-                     pairs of words */
+    __global cls_row_text *found;
+    __global u32 *path, *patches; /* path: entries; patches: pairs of words */
     __global u32 *buckets; /* the chains of patches: the index of the first patch plus 1, or 0 */
 } history_effects;
 
@@ -33,8 +31,8 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
     p.length = effects_length(layout);
     p.has_text = CLS_LAYOUT_HISTORY(layout) > 1;
     p.links = p.text + p.length;
-    p.draft_info = p.marks + effects_drafts(vocab, layout);
-    p.path = p.draft_info + 16;
+    p.found = (__global cls_row_text *)(p.marks + effects_drafts(vocab, layout));
+    p.path = (__global u32 *)(p.found + 1);
     p.patches = p.path + CLS_MAX_DRAFTS;
     p.buckets = p.patches + 2 * 2 * CLS_MAX_DRAFTS;
     p.amounts = 0; /* row_view() sets it */
@@ -42,7 +40,7 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
 }
 
 /* Returns whether history effects must be computed for a slot's rows. (Rows that follow drafts have
- * draft_info for that.) */
+ * cls_row_text.marked for that.) */
 static inline u32 has_effects(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&

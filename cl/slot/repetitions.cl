@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* repetitions: what repetitions of a text's end do to the next token: DRY penalizes tokens that
  * would continue one, and no-repeat n-grams ban them. The search of one item is in
- * row/repetitions_cpu.cl. */
-#include "row/effects.cl"
+ * slot/repetitions_cpu.cl. */
+#include "slot/effects.cl"
 
 /* Returns the length of the repetition that ends at position j: how many tokens up to j equal those
  * up to the end, n - 1. The first `known` are equal; the result is at most `most`, which is at most
