@@ -39,7 +39,7 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 # doc/kernels.md lists what each program needs.
 limits() {
     cat <<EOF
-slots 80 640 0 37 0 91 5 200 8 0
+slots 80 640 0 37 0 93 5 200 8 0
 slots-state 128 864 0 25 0 106 20 350 16 1024
 prepare 64 8 0 50 0 80 6 250 8 256
 survey 48 0 0 62 4 64 5 200 8 0
@@ -48,7 +48,7 @@ token-plain 64 8 0 50 10 64 5 200 16 0
 token-small 128 8 0 25 37 108 12 300 16 8192
 token-list 128 8 0 25 37 108 14 300 16 8192
 token-row 128 8 0 25 50 128 32 410 16 8192
-token-all 128 104 476 25 66 128 110 850 16 32768
+token-all 128 112 476 25 66 128 110 850 16 32768
 pass 64 0 0 50 8 80 5 200 8 4096
 pass-row 80 64 180 37 8 96 5 200 16 4096
 search 128 152 700 25 65 128 30 450 16 32768

@@ -12,8 +12,8 @@ static inline void finish_row(const step_args *s, u32 row, i32 slot_index, cls_r
     const int drawn = done && !out->no_token;
     __global cls_slot *const slot = slot_of(s, slot_index);
     if (drawn)
-        out->status |=
-            ends_request(slot, lists_of(s, slot), (u32)out->token, slot->outputs + 1, 0u);
+        out->status |= ends_request(slot, is_stop(slot, lists_of(s, slot), (u32)out->token),
+                                    slot->outputs + 1, 0u);
 #if CHAIN == 2
     if (drawn && next != 0 && (has & CLS_ACCEPTS_LATER))
         out->next = *next;

@@ -92,7 +92,8 @@ static inline void judge_drafts(u32 method, verifier *v)
             p = s->rows[row - 1].target_prob;
             q = s->rows[row - 1].draft_prob;
             id = (u32)draft_id(s, v->request, v->nodes[row]);
-            ended = ends_request(v->slot, lists_of(s, v->slot), id, v->slot->outputs + depth, 0u);
+            ended = ends_request(v->slot, is_stop(v->slot, lists_of(s, v->slot), id),
+                                 v->slot->outputs + depth, 0u);
         }
         inner = ended == 0 && draft >= 0 && !s->rows[row].no_token && s->rows[row].draft_prob != 0;
         if (depth > 0 && block) {

@@ -107,8 +107,9 @@ static inline void store_changed(__global cls_slot *to, cls_slot *slot, const sl
         *to = *slot;
         to->stopped = (slot->flags & CLS_SLOT_BEGUN) != 0 && slot->outputs != 0 &&
                       (slot->grammar_state == CLS_GRAMMAR_ENDED ||
-                       ends_request(to, lists + slot->lists,
-                                    latest & CLS_ENTRY_OUTPUT ? latest & CLS_ENTRY_ID : 0xffffffffu,
+                       ends_request(to,
+                                    (latest & CLS_ENTRY_OUTPUT) &&
+                                        is_stop(to, lists + slot->lists, latest & CLS_ENTRY_ID),
                                     slot->outputs, slot->thinking) != 0);
     }
 #if FORCED

@@ -257,7 +257,7 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
             slot->grammar_state = t.grammar;
         }
 #else
-        const u32 ended = ends_request(slot, lists, id, outputs, 0u);
+        const u32 ended = ends_request(slot, is_stop(slot, lists, id), outputs, 0u);
 #endif
         s->ring[length % s->n_ring] = entry;
         cls_slot_adaptive adaptive = slot->adaptive;

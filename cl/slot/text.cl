@@ -43,13 +43,12 @@ static inline int is_stop(__global const cls_slot *slot, __global const u32 *lis
 
 /* Returns the status bits with which a token ends its request, as output token number `outputs`, by
  * its id or by this number; 0 if it does not. Stop ids are banned before min_tokens; if one comes
- * from elsewhere by then, it ends nothing. `thinking`: the state after the token, or 0 where no
- * request's thinking is followed. */
-static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
-                               u32 outputs, u32 thinking)
+ * from elsewhere by then, it ends nothing. `stops`: it is a stop id. `thinking`: the state after
+ * the token, or 0 where no request's thinking is followed. */
+static inline u32 ends_request(__global const cls_slot *slot, int stops, u32 outputs, u32 thinking)
 {
     const int goes_on = thinking != 0 && (slot->flags & CLS_SLOT_STOPS) != 0;
-    if (!goes_on && outputs >= slot->min_tokens && is_stop(slot, lists, id))
+    if (!goes_on && stops && outputs >= slot->min_tokens)
         return CLS_ROW_STOPPED;
     return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                                                                 : 0u;
@@ -122,7 +121,7 @@ static inline u32 thinking_due(__global const cls_slot *slot, u32 thinking)
  * plus the number of output tokens that count. While forced ids are due, only these count. With a
  * grammar only prompt begins the thinking: no string of the output may turn the grammar off. */
 static inline u32 thinking_after(__global const cls_slot *slot, __global const u32 *lists,
-                                 const text *t, u32 id, int is_output)
+                                 const text *t, u32 id, int is_output, int stops)
 {
     const u32 thinking = t->thinking, due = thinking_due(slot, thinking);
     const int is_due = due < slot->n_thinking_forced;
@@ -134,8 +133,8 @@ static inline u32 thinking_after(__global const cls_slot *slot, __global const u
         return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;
     if (ends_thinking(slot, lists, t, id))
         return 0;
-    if (is_output && !is_due && (slot->flags & CLS_SLOT_STOPS_THINK) &&
-        t->outputs + 1 >= slot->min_tokens && is_stop(slot, lists, id))
+    if (is_output && !is_due && stops && (slot->flags & CLS_SLOT_STOPS_THINK) &&
+        t->outputs + 1 >= slot->min_tokens)
         return 1 + slot->thinking_budget; /* its end is due */
     return is_output && !is_due ? thinking + 1 : thinking;
 }
@@ -182,15 +181,16 @@ static inline u32 text_next(__global const cls_slot *slot, __global const u32 *a
 {
     __global const u32 *const lists = all + slot->lists;
     const int has_rules = is_output && grammar_rules(slot, t);
+    const int stops = is_output && is_stop(slot, lists, id);
     u32 ended = 0;
     if (slot->flags & CLS_SLOT_THINKING)
-        t->thinking = thinking_after(slot, lists, t, id, is_output);
+        t->thinking = thinking_after(slot, lists, t, id, is_output, stops);
     if (is_output)
-        ended = ends_request(slot, lists, id, ++t->outputs, t->thinking);
+        ended = ends_request(slot, stops, ++t->outputs, t->thinking);
     if (has_rules) {
         const u32 next = grammar_next(all + slot->grammar, t->grammar, id);
         t->grammar = next != CLS_GRAMMAR_DEAD && t->outputs < slot->min_tokens &&
-                             leaves_ends(slot, lists, t->grammar) && is_stop(slot, lists, id)
+                             leaves_ends(slot, lists, t->grammar) && stops
                          ? CLS_GRAMMAR_ENDED
                          : next;
         ended |= t->grammar == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0u;
