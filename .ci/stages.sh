@@ -111,8 +111,8 @@ lane() {
     done
 }
 
-# note_passed: writes into .ci/passed which stages have passed with the last commit, and prints these
-# lines: a machine that clones the sources loses the file.
+# note_passed: writes into .ci/passed which stages have passed with the last commit, and prints it,
+# since a machine that clones the sources loses the file.
 note_passed() {
     local name commit
     [ ${#ended[@]} != 0 ] || return 0
