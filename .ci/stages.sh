@@ -16,7 +16,7 @@ declare -A pid # of a stage in the background
 
 # What a stage reads that depends on few files. In CI it runs only where one of them, or this file,
 # differs from what it was in the commit with which the stage last passed: .ci/passed names it,
-# which .ci/release writes. If there is no such commit, or git does not know it, the stage runs.
+# which both scripts write. If there is no such commit, or git does not know it, the stage runs.
 declare -A reads=(
     ['kernel syntax']='cl build-aux/cl-order.sh tests/package/kernel-syntax.sh
         tests/stress/selftest_mutants.sh'
@@ -31,7 +31,8 @@ declare -A reads=(
     [distcheck]='m4 build-aux packaging configure.ac Makefile.am *.mk'
 )
 all=     # whether stages run whatever has changed: the release
-ended=() # those of these stages that have passed
+ended=() # those of these stages that have run and passed
+costs=() # seconds of processor time and name of each stage
 
 # last_passed NAME: the commit.
 last_passed() {
@@ -78,11 +79,12 @@ report() {
         word=FAILED
         [ "$f" != 0 ] || { f=1; [ -n "$line" ] || p=0; }
         tail -n 60 "$log"
-    elif [ "$f" = 0 ] && [ -n "$all" ] && [ -n "${reads[$name]-}" ]; then
+    elif [ "$f" = 0 ] && [ "$p" != 0 ] && [ -n "${reads[$name]-}" ]; then
         ended+=("$name")
     fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     cpu=$((cpu + user + system))
+    costs+=("$((user + system)) $name")
     printf '   %s: %s in %d s (CPU %d s); %d passed, %d failed, %d skipped; %s\n' "$name" "$word" \
         "$seconds" $((user + system)) "$p" "$f" "$s" "$log"
     return "$status"
@@ -109,24 +111,28 @@ lane() {
     done
 }
 
-# note_passed: writes into .ci/passed which stages have passed with the last commit.
+# note_passed: writes into .ci/passed which stages have passed with the last commit, and prints it,
+# since a machine that clones the sources loses the file.
 note_passed() {
-    local name
+    local name commit
     [ ${#ended[@]} != 0 ] || return 0
-    if [ -n "$(git status --porcelain)" ]; then
+    if [ -n "$(git status --porcelain)" ] || ! commit=$(git rev-parse HEAD); then
         echo '.ci/passed stays as it is: these sources are no commit'
         return
     fi
     touch .ci/passed
     for name in "${ended[@]}"; do
         sed -i "/^[0-9a-f]* $name\$/d" .ci/passed
-        echo "$(git rev-parse HEAD) $name" >>.ci/passed
+        echo "$commit $name" >>.ci/passed
     done
     sort -k 2 -o .ci/passed .ci/passed
+    printf '.ci/passed is now:\n%s\n' "$(cat .ci/passed)"
 }
 
 finish() {
     wait
+    echo 'The stages that took the most processor time, in seconds:'
+    printf '%s\n' "${costs[@]}" | sort -rn | head -n 10
     printf '%d s in all (CPU %d s)\n' $SECONDS $cpu
     printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
     [ $failed = 0 ]

@@ -11,7 +11,7 @@ export POCL_EXTRA_BUILD_FLAGS="${POCL_EXTRA_BUILD_FLAGS--cl-opt-disable}"
 devices=$("$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p
     s/^ *platform  Portable Computing Language,.*/pocl/p' | sed -n 'N;s/\npocl$//p;D')
 case ${CLS_TEST_SIZE-} in
-'') seeds='--seeds 3' ;;
+'') seeds="--seeds ${CLS_TEST_SEEDS:-3}" ;;
 *) seeds= ;;
 esac
 sampler=$(mktemp) || exit 1
