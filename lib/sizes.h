@@ -8,8 +8,7 @@
 #include <stddef.h>
 
 /* The last field of each struct in that header. A struct that grows keeps its row, and a new struct
- * gets one; a new soname begins with the last fields of its own header. A report of the self-test
- * may have fewer stages than today's. */
+ * gets one; a new soname begins with the last fields of its own header. */
 #define CLS_LAST_FIELDS(X) \
     X(cls_context_options, host_threads) \
     X(cls_device_info, arithmetic) \

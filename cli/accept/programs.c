@@ -23,12 +23,13 @@ int accept_programs(cls_context *context)
 
 int accept_cases(cls_context *context)
 {
-    cls_selftest_report r = {.struct_size = sizeof r};
+    cls_selftest_stage stage[CLS_SELFTEST_STAGES];
+    cls_selftest_report r = {sizeof r, stage, CLS_SELFTEST_STAGES, 0, 0};
     json_int_t cases = 0;
     const cls_status status = cls_selftest(context, &r);
     for (uint32_t i = 0; i < r.stage_count && i < CLS_SELFTEST_STAGES; i++) {
         char text[600];
-        const cls_selftest_stage *const s = &r.stages[i];
+        const cls_selftest_stage *const s = &stage[i];
         cases += s->cases;
         snprintf(text, sizeof text, "self-test, %s: %s", s->name, s->message);
         if (s->failed != 0)

@@ -16,14 +16,17 @@ typedef struct cls_selftest_stage {
     char message[200];      /* on the first case that failed; else empty */
 } cls_selftest_stage;
 
-#define CLS_SELFTEST_STAGES 40 /* stages that a report has space for */
+#define CLS_SELFTEST_STAGES 40 /* at least as many as this version has */
 
-/* The results of all stages. */
+/* The results of all stages. The call sets stage_count and failed. */
 typedef struct cls_selftest_report {
     size_t struct_size;
-    uint32_t stage_count; /* entries of `stages` that are set; at most CLS_SELFTEST_STAGES */
-    uint32_t failed;      /* cases that failed, in all stages */
-    cls_selftest_stage stages[CLS_SELFTEST_STAGES]; /* in the order in which they ran */
+    /* [stage_capacity], the caller's memory for the stages, in the order in which they run; NULL
+     * (default): only the numbers are given */
+    cls_selftest_stage *stages;
+    uint32_t stage_capacity; /* default 0 */
+    uint32_t stage_count;    /* the stages that there are; `stages` has the first ones of them */
+    uint32_t failed;         /* cases that failed, in all stages */
 } cls_selftest_report;
 CLS_INIT_FUNCTION(cls_selftest_report)
 

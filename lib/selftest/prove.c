@@ -131,10 +131,10 @@ static cls_status run_cases(cls_selftest_run *t, int variant, uint32_t most)
         status = cls_selftest_parts(t);
     if (sampler != NULL)
         t->launched = sampler->launched_variants;
-    const cls_selftest_stage *const failed = cls_selftest_failed(&t->report);
+    const cls_selftest_stage *const failed = cls_selftest_failed(&t->tested);
     if (status != CLS_OK || cls_test_proofs_compare_nothing)
         return status;
-    if (failed == &t->report.stages[ST_ARITHMETIC])
+    if (failed == &t->tested.stage[ST_ARITHMETIC])
         return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                         "the device's arithmetic differs from float32 rounded to nearest, with "
                         "infinities and NaN (%s)",

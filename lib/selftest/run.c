@@ -14,13 +14,13 @@ static const char *const stage_names[ST_STAGES] = {
 
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *message)
 {
-    cls_selftest_stage *const s = &t->report.stages[stage];
+    cls_selftest_stage *const s = &t->tested.stage[stage];
     s->cases++;
     if (*message == '\0')
         return;
     if (s->failed++ == 0)
         snprintf(s->message, sizeof s->message, "%s", message);
-    t->report.failed++;
+    t->tested.failed++;
 }
 
 void cls_selftest_name(const cls_selftest_run *t, const char *name, uint32_t step, char *out,
@@ -142,11 +142,11 @@ void cls_selftest_close(cls_selftest_run *t)
     free(t);
 }
 
-const cls_selftest_stage *cls_selftest_failed(const cls_selftest_report *report)
+const cls_selftest_stage *cls_selftest_failed(const cls_tested *tested)
 {
     for (uint32_t i = 0; i < ST_STAGES; i++)
-        if (report->stages[i].failed != 0)
-            return &report->stages[i];
+        if (tested->stage[i].failed != 0)
+            return &tested->stage[i];
     return NULL;
 }
 
@@ -156,8 +156,7 @@ cls_selftest_run *cls_selftest_new(cls_context *context)
     if (t == NULL)
         return NULL;
     t->side[SIDE_DEVICE].context = context;
-    t->report.stage_count = ST_STAGES;
     for (int i = 0; i < ST_STAGES; i++)
-        t->report.stages[i].name = stage_names[i];
+        t->tested.stage[i].name = stage_names[i];
     return t;
 }

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 /* Fails with a message about the first stage that failed, if any did. */
-static cls_status verdict(const cls_selftest_report *report)
+static cls_status verdict(const cls_tested *tested)
 {
-    const cls_selftest_stage *const s = cls_selftest_failed(report);
+    const cls_selftest_stage *const s = cls_selftest_failed(tested);
     return s == NULL ? CLS_OK
                      : cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                                 "the self-test failed at %s (%u of %u): %s", s->name,
@@ -29,10 +29,10 @@ static cls_status set_tables(const cls_selftest_run *t)
 }
 
 cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known,
-                             cls_selftest_known *answers, cls_selftest_report *report)
+                             cls_selftest_known *answers, cls_tested *tested)
 {
     cls_selftest_run *const t = cls_selftest_new(context);
-    memset(report, 0, sizeof *report);
+    memset(tested, 0, sizeof *tested);
     if (t == NULL)
         return cls_no_memory("the self-test");
     t->known = known != NULL ? known : t->answer;
@@ -45,16 +45,17 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
     for (t->dtype = 0; t->dtype < CLS_DTYPES && status == CLS_OK; t->dtype++)
         if (cls_context_dtypes(context) >> t->dtype & 1u)
             status = cls_selftest_parts(t);
-    *report = t->report;
+    *tested = t->tested;
     if (answers != NULL)
         memcpy(answers, t->answer, sizeof t->answer);
     cls_selftest_close(t);
-    return status == CLS_OK ? verdict(report) : cls_selftest_status(status);
+    return status == CLS_OK ? verdict(tested) : cls_selftest_status(status);
 }
 
 cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
 {
-    cls_selftest_report report;
+    cls_selftest_report report = {.stages = NULL};
+    cls_tested tested;
     if (context == NULL)
         return cls_refuse("context is NULL");
 #ifdef CLS_SOME_FEATURES
@@ -66,8 +67,15 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
         const cls_status status = CLS_STRUCT_READ_OUTPUT(&report, callers, "report");
         if (status != CLS_OK)
             return status;
+        if (report.stages == NULL && report.stage_capacity != 0)
+            return cls_refuse("report->stage_capacity is %u, but report->stages is NULL",
+                              (unsigned)report.stage_capacity);
     }
-    const cls_status status = cls_selftest_with(context, cls_selftest_table, NULL, &report);
+    const cls_status status = cls_selftest_with(context, cls_selftest_table, NULL, &tested);
+    report.stage_count = tested.stage[0].name != NULL ? ST_STAGES : 0;
+    report.failed = tested.failed;
+    for (uint32_t i = 0; i < report.stage_count && i < report.stage_capacity; i++)
+        report.stages[i] = tested.stage[i];
     if (callers != NULL)
         CLS_STRUCT_WRITE(&report, callers);
     return status;

@@ -52,6 +52,13 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, cls_varia
 /* clang-format on */
 #define SELFTEST_STAGE(number, name) ST_##number,
 enum cls_selftest_stage_index { SELFTEST_STAGES(SELFTEST_STAGE) ST_STAGES };
+typedef char cls_selftest_stages_fit[ST_STAGES <= CLS_SELFTEST_STAGES ? 1 : -1];
+
+/* What all stages gave. */
+typedef struct cls_tested {
+    uint32_t failed; /* cases */
+    cls_selftest_stage stage[ST_STAGES];
+} cls_tested;
 
 /* ------------------------------------------------------------- cases.c */
 
@@ -232,7 +239,7 @@ typedef struct cls_selftest_side {
 typedef struct cls_selftest_run {
     cls_selftest_side side[SIDES];
     cls_selftest_selection selection;
-    cls_selftest_report report;
+    cls_tested tested;
     const cls_selftest_known *known;             /* in a proof, those of the host */
     cls_selftest_known answer[SELFTEST_ANSWERS]; /* of the host */
     /* 1 once the host has run the steps: it runs those of the first type only, since the type of
@@ -263,7 +270,7 @@ cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features);
 cls_status cls_selftest_parts(cls_selftest_run *t);
 
 /* Returns the first stage that failed, or NULL. */
-const cls_selftest_stage *cls_selftest_failed(const cls_selftest_report *report);
+const cls_selftest_stage *cls_selftest_failed(const cls_tested *tested);
 
 /* Counts a case of a stage. It failed unless the message is empty. */
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *message);
@@ -305,7 +312,7 @@ uint32_t cls_selftest_digest(const uint32_t *words, size_t n);
  * answers: [SELFTEST_ANSWERS] gets the host's, or NULL. Fails if the device or the host gives a
  * wrong answer, if memory runs out or if OpenCL fails. */
 cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known,
-                             cls_selftest_known *answers, cls_selftest_report *report);
+                             cls_selftest_known *answers, cls_tested *tested);
 
 /* ------------------------------------- steps.c, outputs.c, calls.c */
 

@@ -264,11 +264,13 @@ class Context(Closed):
         SelfTestFailed if an answer is wrong; its `stages` are then this list."""
         self._of_device("the self-test")
         report = new("cls_selftest_report")
+        found = ffi.new("cls_selftest_stage[]", _types.SELFTEST_STAGES)
+        report.stages, report.stage_capacity = found, len(found)
         status = lib.cls_selftest(self.handle, report)
         self._progress.check()
         stages = [
             TestedStage(text(s.name), s.cases, s.failed, text(s.message))
-            for s in report.stages[0 : report.stage_count]
+            for s in found[0 : report.stage_count]
         ]
         if status != 0:
             raise failure(status, stages=stages)

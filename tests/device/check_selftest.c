@@ -36,7 +36,7 @@ static cls_context *open_host(void)
 static int write_known(void)
 {
     static cls_selftest_known answer[SELFTEST_ANSWERS];
-    cls_selftest_report r;
+    cls_tested r;
     cls_context *const host = open_host();
     must(cls_selftest_with(host, NULL, answer, &r));
     cls_context_destroy(host);
@@ -57,7 +57,8 @@ static int write_known(void)
 START_TEST(table)
 {
     cls_context *const host = open_host();
-    cls_selftest_report r = {.struct_size = sizeof r};
+    cls_selftest_stage stages[CLS_SELFTEST_STAGES];
+    cls_selftest_report r = {sizeof r, stages, CLS_SELFTEST_STAGES, 0, 0};
     must(cls_selftest(host, &r));
     ck_assert_uint_eq(answers(), cls_selftest_table_count);
     for (uint32_t i = 0; i < r.stage_count; i++)
@@ -115,11 +116,10 @@ END_TEST
 
 /* -------------------------------------------------------------------- devices */
 
-static cls_selftest_report report_of(void)
+static cls_selftest_report report_of(cls_selftest_stage stages[CLS_SELFTEST_STAGES])
 {
-    cls_selftest_report r;
-    memset(&r, 0x5a, sizeof r);
-    r.struct_size = sizeof r;
+    cls_selftest_report r = {sizeof r, stages, CLS_SELFTEST_STAGES, 0x5a5a5a5au, 0x5a5a5a5au};
+    memset(stages, 0x5a, CLS_SELFTEST_STAGES * sizeof *stages);
     return r;
 }
 
@@ -136,7 +136,8 @@ START_TEST(passes)
     device *const d = fixture_device(_i);
     cls_context *const c =
         fixture_context(d, fixture_size() != TEST_FULL ? 1u << CLS_F32 : 0, 0, 0, 0);
-    cls_selftest_report r = report_of();
+    cls_selftest_stage stages[CLS_SELFTEST_STAGES];
+    cls_selftest_report r = report_of(stages);
     const cls_status status = cls_selftest(c, &r);
     ck_assert_msg(status == CLS_OK, "%s: %s", d->name, cls_error_message());
     ck_assert_uint_eq(r.struct_size, sizeof r);
@@ -167,7 +168,7 @@ static void spoil(device *d, int digests, uint32_t step)
     cls_context *const c = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     cls_selftest_known *const known = must_malloc(cls_selftest_table_count * sizeof *known);
     uint32_t spoiled[ST_STAGES] = {0}, n = 0;
-    cls_selftest_report r = report_of();
+    cls_tested r;
     memcpy(known, cls_selftest_table, cls_selftest_table_count * sizeof *known);
     for (uint32_t i = 0; i < cls_selftest_table_count; i++)
         if (i % SELFTEST_STEPS == step && !spoiled[stage_of(i)]) {
@@ -181,13 +182,13 @@ static void spoil(device *d, int digests, uint32_t step)
     must_fail(cls_selftest_with(c, known, NULL, &r), CLS_SELF_TEST_FAILED,
               "failed at random numbers (1 of 6): ");
     ck_assert_uint_eq(r.failed, n);
-    for (uint32_t i = 0; i < r.stage_count; i++) {
-        ck_assert_msg(r.stages[i].failed == spoiled[i], "%s: %u failed: %s", r.stages[i].name,
-                      r.stages[i].failed, r.stages[i].message);
-        ck_assert_msg(!spoiled[i] || strstr(r.stages[i].message, "host: ") != NULL, "%s: %s",
-                      r.stages[i].name, r.stages[i].message);
-        ck_assert_msg(spoiled[i] || r.stages[i].message[0] == '\0', "%s: %s", r.stages[i].name,
-                      r.stages[i].message);
+    for (uint32_t i = 0; i < ST_STAGES; i++) {
+        ck_assert_msg(r.stage[i].failed == spoiled[i], "%s: %u failed: %s", r.stage[i].name,
+                      r.stage[i].failed, r.stage[i].message);
+        ck_assert_msg(!spoiled[i] || strstr(r.stage[i].message, "host: ") != NULL, "%s: %s",
+                      r.stage[i].name, r.stage[i].message);
+        ck_assert_msg(spoiled[i] || r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name,
+                      r.stage[i].message);
     }
     free(known);
 }
@@ -206,16 +207,19 @@ START_TEST(spoiled_digests)
 }
 END_TEST
 
-/* A program of an older header knows less of the report; no report at all. */
+/* A caller with memory for few stages, or none; no report at all. */
 START_TEST(arguments)
 {
     cls_context *const c = fixture_context(fixture_device(_i), 1u << CLS_F32, 0, 0, 0);
-    cls_selftest_report r = report_of();
-    r.struct_size = offsetof(cls_selftest_report, stages) + sizeof r.stages[0];
+    cls_selftest_stage stages[CLS_SELFTEST_STAGES];
+    cls_selftest_report r = report_of(stages);
+    r.stage_capacity = 1;
     must(cls_selftest(c, &r));
-    ck_assert_uint_eq(r.struct_size, offsetof(cls_selftest_report, stages) + sizeof r.stages[0]);
+    ck_assert_uint_eq(r.stage_count, ST_STAGES);
     ck_assert_str_eq(r.stages[0].name, "arithmetic");
     ck_assert_uint_eq(r.stages[1].cases, 0x5a5a5a5au);
+    r.stages = NULL;
+    must_refuse(cls_selftest(c, &r), "report->stage_capacity is 1, but report->stages is NULL");
     r.struct_size = 0;
     must_refuse(cls_selftest(c, &r), "report->struct_size is 0");
     ck_assert_int_eq(cls_selftest(NULL, NULL), CLS_BAD_ARGUMENT);
@@ -238,7 +242,8 @@ START_TEST(print)
 {
     device *const d = fixture_device(_i);
     cls_context *const c = fixture_context(d, wants_time ? 0 : 1u << CLS_F32, 0, 0, 0);
-    cls_selftest_report r = report_of();
+    cls_selftest_stage stages[CLS_SELFTEST_STAGES];
+    cls_selftest_report r = report_of(stages);
     for (int i = 0; i < (wants_time ? 5 : 1); i++) {
         const double start = now();
         const cls_status status = cls_selftest(c, &r);
