@@ -23,6 +23,9 @@ tokens_of() { # SOURCES INPUTS
 row() {
     key=$1
     tries=$folder/logs/$key.tries
+    # Two runs of one row would share its folder.
+    exec 9>"$folder/logs/$key.lock"
+    flock -n 9 || { echo "another run has the row $key"; exit 2; }
     rm -f "$tries"
     printf '== %s: %s %s, %s, %s\n' "$@"
     python3 "$here/results.py" begin "$tries" "$@"
@@ -34,7 +37,7 @@ try() {
     shift 2
     log=$folder/logs/$key-$(echo "$what" | tr -c 'a-zA-Z0-9\n' -).log
     begun=$(date +%s)
-    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null
+    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null 9>&-
     judged $?
 }
 

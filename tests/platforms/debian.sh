@@ -76,7 +76,7 @@ inside() {
     log=$folder/logs/$key-$(echo "$what" | tr -c 'a-zA-Z0-9\n' -).log
     begun=$(date +%s)
     within="timeout -k 10 $limit"
-    in_system "$3" >"$log" 2>&1 </dev/null
+    in_system "$3" >"$log" 2>&1 </dev/null 9>&-
     judged $?
     within=''
 }

@@ -11,6 +11,7 @@ doc/devices.md. The scripts of this folder add lines:
 """
 
 import datetime
+import fcntl
 import hashlib
 import json
 import pathlib
@@ -112,13 +113,17 @@ def end(path):
     """Puts a finished row into the lines. 1 if something failed; what was stopped did not."""
     row = json.loads(pathlib.Path(path).read_text())
     row["seconds"] = sum(one["seconds"] for one in row["ran"])
-    rows = read()
-    places = [i for i, other in enumerate(rows) if other["key"] == row["key"]]
-    if places:
-        rows[places[0]] = row
-    else:
-        rows.append(row)
-    RESULTS.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    # Scripts may run at once. The lines are read and written while no other script does so.
+    with RESULTS.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        rows = read()
+        places = [i for i, other in enumerate(rows) if other["key"] == row["key"]]
+        if places:
+            rows[places[0]] = row
+        else:
+            rows.append(row)
+        file.truncate(0)
+        file.write("".join(json.dumps(one) + "\n" for one in rows))
     return 1 if any(one["failed"] for one in row["ran"]) else 0
 
 
