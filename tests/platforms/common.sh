@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=sh
 # What the scripts of this folder share: a row is a platform in one shape, and each try of it is a
-# command with a limit of time. results.py reads what the commands printed.
+# command with a limit of time. results.py reads what the commands printed. CLSAMPLE_TRIES, a regular
+# expression, names the tries that run; the others keep what the row says of them.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -28,11 +29,14 @@ row() {
     flock -n 9 || { echo "another run has the row $key"; exit 2; }
     rm -f "$tries"
     printf '== %s: %s %s, %s, %s\n' "$@"
-    python3 "$here/results.py" begin "$tries" "$@"
+    python3 "$here/results.py" begin "$tries" "$@" "${CLSAMPLE_TRIES-}"
 }
+
+wanted() { echo "$1" | grep -Eq "${CLSAMPLE_TRIES:-.}"; }
 
 # try WHAT SECONDS COMMAND...
 try() {
+    wanted "$1" || return 0
     what=$1 limit=$2
     shift 2
     log=$folder/logs/$key-$(echo "$what" | tr -c 'a-zA-Z0-9\n' -).log
@@ -41,9 +45,10 @@ try() {
     judged $?
 }
 
-# judged STATUS: a try has ended.
+# judged STATUS: a try has ended. What accept reports is in $report.
 judged() {
-    python3 "$here/results.py" try "$tries" "$what" "$1" $(($(date +%s) - begun)) "$limit" "$log"
+    python3 "$here/results.py" try "$tries" "$what" "$1" $(($(date +%s) - begun)) "$limit" "$log" \
+        "$report"
 }
 
 # note WORDS: why something did not run, or what was cut.
