@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=sh
 # What the scripts of this folder share: a row is a platform in one shape, and each try of it is a
-# command with a limit of time. results.py reads what the commands printed. CLSAMPLE_TRIES, a regular
-# expression, names the tries that run; the others keep what the row says of them.
+# command with a limit of time. results.py reads what the commands printed. CLSAMPLE_TRIES, an
+# extended regular expression, names the tries that run; the others keep what the row says of them.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
