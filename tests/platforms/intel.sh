@@ -34,6 +34,8 @@ for group; do
         for type in f32 f16 bf16; do
             try "self-test, $type" 1800 "$clsample" selftest --device 0 --dtype $type $options
         done
+        [ -z "$options" ] || try usual.run 900 "$clsample" run tests/scripts/usual.run \
+            --device 0 --sides device,permuted $options
         try texts 3600 "$clsample" run $texts --device 0 --sides device,permuted $options
         ! wanted accept || rm -f "$report"
         [ -n "$options" ] ||
