@@ -150,8 +150,10 @@ chosen() {
         inside "self-test, $type" 1800 "$clsample selftest --device 0 --dtype $type"
     done
     inside "$named" 3600 "$clsample run $texts --device 0 --sides device,permuted"
-    ! wanted accept || rm -f "$report"
-    inside accept 1800 "$clsample accept --device 0 --minutes 1 --json accept.json"
+    if [ "$implementation" != oclgrind ]; then # it would interpret 288 steps of up to 64 rows
+        ! wanted accept || rm -f "$report"
+        inside accept 1800 "$clsample accept --device 0 --minutes 1 --json accept.json"
+    fi
     in_system "$clsample $(tokens_of . /root/inputs) tokens.npy --device 0" \
         >"$folder/logs/$prefix-tokens.log" 2>&1
     digest "$root/root/clsample/tokens.npy"

@@ -315,8 +315,8 @@ START_TEST(power_of_parameters)
         const double most = base > 1.0f ? 88.0 / log(base) : 100.0;
         const uint32_t exponent = rng_below(&r, most < 1e6 ? (uint32_t)most + 1 : 1000000);
         const long double exact = powl(base, exponent), error = cls_power(base, exponent) - exact;
-        ck_assert_msg(fabsl(error) <= exact * POWER_ERROR, "%a to the %u is off by %Lg", (double)base,
-                      (unsigned)exponent, error);
+        ck_assert_msg(fabsl(error) <= exact * POWER_ERROR, "%a to the %u is off by %Lg",
+                      (double)base, (unsigned)exponent, error);
     }
 }
 END_TEST
