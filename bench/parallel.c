@@ -31,7 +31,11 @@ int bench_each(uint32_t n, int (*run)(void *of, uint32_t i), void *of)
 {
     pthread_t threads[MOST_THREADS];
     work w = {.n = n, .run = run, .of = of};
+#if defined(_WIN32)
+    const long processors = pthread_num_processors_np(); /* of mingw's threads */
+#else
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
     uint32_t wanted = processors < 1              ? 1
                       : processors > MOST_THREADS ? MOST_THREADS
                                                   : (uint32_t)processors,

@@ -7,6 +7,11 @@
 
 #include "common/cli.h"
 
+#if defined(_WIN32)
+#define flockfile _lock_file
+#define funlockfile _unlock_file
+#endif
+
 int cli_failure = 1;
 static char last_error[1024];
 

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints JSON, also as text, status words and bars. */
 #include <errno.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(_WIN32)
+#include <windows.h>
+#else
+#include <langinfo.h>
+#endif
 
 #include "common/cli.h"
 
@@ -114,14 +119,22 @@ const char *cli_status_words(int32_t status, const char *between, char words[CLI
     return words[0] == '\0' ? "ok" : words;
 }
 
+static int prints_utf8(void)
+{
+#if defined(_WIN32)
+    return GetConsoleOutputCP() == CP_UTF8;
+#else
+    setlocale(LC_CTYPE, "");
+    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+#endif
+}
+
 void cli_bar(double x, int width)
 {
     static int utf8 = -1;
     int filled = (int)(x * width + 0.5);
-    if (utf8 < 0) {
-        setlocale(LC_CTYPE, "");
-        utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    }
+    if (utf8 < 0)
+        utf8 = prints_utf8();
     if (filled == 0 && x > 0.005)
         filled = 1;
     for (int i = 0; i < width; i++)

@@ -25,11 +25,19 @@ double cli_clock(void)
 
 double cli_seconds(void) { return cli_clock() * 1e-6; }
 
-static void *say(void *unused)
+/* A signal is for the command's thread. */
+static void take_no_signals(void)
 {
+#if !defined(_WIN32)
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
+#endif
+}
+
+static void *say(void *unused)
+{
+    take_no_signals();
     for (unsigned passed = SECONDS;; passed += SECONDS) {
         sleep(SECONDS);
         pthread_mutex_lock(&lock);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=sh
 # What the scripts of this folder share: a row is a platform in one shape, and each try of it is a
-# command with a limit of time. results.py reads what the commands printed.
+# command with a limit of time. results.py reads what the commands printed. CLSAMPLE_TRIES, an
+# extended regular expression, names the tries that run; the others keep what the row says of them.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -23,24 +24,31 @@ tokens_of() { # SOURCES INPUTS
 row() {
     key=$1
     tries=$folder/logs/$key.tries
+    # Two runs of one row would share its folder.
+    exec 9>"$folder/logs/$key.lock"
+    flock -n 9 || { echo "another run has the row $key"; exit 2; }
     rm -f "$tries"
     printf '== %s: %s %s, %s, %s\n' "$@"
-    python3 "$here/results.py" begin "$tries" "$@"
+    python3 "$here/results.py" begin "$tries" "$@" "${CLSAMPLE_TRIES-}"
 }
+
+wanted() { echo "$1" | grep -Eq "${CLSAMPLE_TRIES:-.}"; }
 
 # try WHAT SECONDS COMMAND...
 try() {
+    wanted "$1" || return 0
     what=$1 limit=$2
     shift 2
     log=$folder/logs/$key-$(echo "$what" | tr -c 'a-zA-Z0-9\n' -).log
     begun=$(date +%s)
-    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null
+    timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null 9>&-
     judged $?
 }
 
-# judged STATUS: a try has ended.
+# judged STATUS: a try has ended. What accept reports is in $report.
 judged() {
-    python3 "$here/results.py" try "$tries" "$what" "$1" $(($(date +%s) - begun)) "$limit" "$log"
+    python3 "$here/results.py" try "$tries" "$what" "$1" $(($(date +%s) - begun)) "$limit" "$log" \
+        "$report"
 }
 
 # note WORDS: why something did not run, or what was cut.

@@ -22,18 +22,24 @@ machine="$(uname -m), $(. /etc/os-release && echo "${PRETTY_NAME}" | sed 's,GNU/
 [ $# != 0 ] || set -- 1 16 64
 cd "$top" || exit
 status=0
+report=$place/accept.json
 for group; do
     case $group in
-    1) shape='its own, groups of 1' options='' types=all ;;
-    *) shape="groups of $group" options="--work-group $group --row-group $group" types=f32 ;;
+    1) shape='its own, groups of 1' options='' ;;
+    *) shape="groups of $group" options="--work-group $group --row-group $group" ;;
     esac
     row "intel-$group" "Intel's CPU runtime" "$version" "$machine" "$shape"
     # shellcheck disable=SC2046,SC2086 # lists of words
     {
-        try "self-test, $types" 1800 "$clsample" selftest --device 0 --dtype $types $options
+        for type in f32 f16 bf16; do
+            try "self-test, $type" 1800 "$clsample" selftest --device 0 --dtype $type $options
+        done
+        [ -z "$options" ] || try usual.run 900 "$clsample" run tests/scripts/usual.run \
+            --device 0 --sides device,permuted $options
         try texts 3600 "$clsample" run $texts --device 0 --sides device,permuted $options
+        ! wanted accept || rm -f "$report"
         [ -n "$options" ] ||
-            try accept 2400 "$clsample" accept --device 0 --minutes 1 --json "$place/accept.json"
+            try accept 2400 "$clsample" accept --device 0 --minutes 1 --json "$report"
         rm -f "$place/tokens.npy"
         "$clsample" $(tokens_of . "$folder/inputs") "$place/tokens.npy" --device 0 $options \
             >"$folder/logs/intel-tokens.log" 2>&1

@@ -11,6 +11,7 @@ doc/devices.md. The scripts of this folder add lines:
 """
 
 import datetime
+import fcntl
 import hashlib
 import json
 import pathlib
@@ -23,6 +24,8 @@ TOP = HERE.parent.parent
 RESULTS = HERE / "results.jsonl"
 PAGE = TOP / "doc" / "devices.md"
 FIRST, LAST = "<!-- made by tests/platforms/results.py -->", "<!-- end of what it made -->"
+
+ACCEPT = "What *accept* reported, of which most seconds are those of the compiler:"
 
 ROWS, PROMPT = 64, 48  # of examples/data/stories260K-logits.npy, of each request
 
@@ -90,6 +93,21 @@ def judge(what, status, seconds, limit, log):
     return result
 
 
+def report(path):
+    """What accept's report says, in short."""
+    if not path.exists():
+        return None
+    whole = json.loads(path.read_text())
+    one = {name: whole.get(name) for name in ("state", "shapes_planned", "seconds", "finding")}
+    one.update(driver=whole.get("device", {}).get("driver"), largest=whole.get("largest"), shapes=[
+        {"shape": shape.get("shape"), "programs": len(shape.get("programs", [])),
+         **{name: shape.get(name, 0) for name in ("cases", "steps", "texts", "statements")},
+         "seconds_a_step": [[step["rows"], step["seconds"]]
+                            for step in shape.get("seconds_a_step", [])]}
+        for shape in whole.get("shapes", [])])
+    return one
+
+
 def version():
     text = (TOP / "include/clsample/base.h").read_text()
     return re.search(r'CLS_VERSION_STRING "(.*)"', text)[1]
@@ -108,17 +126,36 @@ def change(path, update):
     return row
 
 
+def put(things, name, thing):
+    """Puts a thing in the place of the one with the same value of that name, or at the end."""
+    places = [i for i, other in enumerate(things) if other[name] == thing[name]]
+    things[slice(*(places[0], places[0] + 1) if places else (len(things), None))] = [thing]
+
+
+def begin(path, words, only):
+    """A new row; or, where only some tries run, the older one of the same version."""
+    row = dict(zip(["key", "implementation", "version", "machine", "shape"], words),
+               clsample=version(), ran=[], day=datetime.date.today().isoformat())
+    for old in read():
+        same = all(old[name] == row[name] for name in ["key", "version", "clsample"])
+        if only and same and not old.get("by_hand"):
+            row["ran"] = old["ran"]
+            if "tokens" in old:
+                row["tokens"] = old["tokens"]
+    pathlib.Path(path).write_text(json.dumps(row))
+
+
 def end(path):
     """Puts a finished row into the lines. 1 if something failed; what was stopped did not."""
     row = json.loads(pathlib.Path(path).read_text())
     row["seconds"] = sum(one["seconds"] for one in row["ran"])
-    rows = read()
-    places = [i for i, other in enumerate(rows) if other["key"] == row["key"]]
-    if places:
-        rows[places[0]] = row
-    else:
-        rows.append(row)
-    RESULTS.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    # Scripts may run at once. The lines are read and written while no other script does so.
+    with RESULTS.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        rows = read()
+        put(rows, "key", row)
+        file.truncate(0)
+        file.write("".join(json.dumps(one) + "\n" for one in rows))
     return 1 if any(one["failed"] for one in row["ran"]) else 0
 
 
@@ -157,13 +194,40 @@ def cells(row):
     ]
 
 
-def table():
-    head = ["implementation", "machine", "shape", "passed", "failed, or did not run", "seconds",
-            "day"]
-    rows = [head, ["---"] * len(head)] + [cells(row) for row in read()]
+def accepted(row, one):
+    """What accept reported of a platform, in cells: a line for each shape."""
+    for shape in one["shapes"]:
+        chosen = shape["shape"] or {}
+        yield [
+            f"{row['implementation']} {row['version']}",
+            row["machine"],
+            f"{chosen.get('work_group')}, {chosen.get('row_group')}, {chosen.get('vector')}; "
+            + chosen.get("subgroups", ""),
+            f"{one['state']}, {len(one['shapes'])} of {one['shapes_planned']}",
+            *(f"{shape[name]:,}" for name in
+              ("programs", "cases", "texts", "statements", "steps")),
+            f"{one['seconds']:,.0f}",
+        ]
+
+
+def lines_of(head, rows):
+    rows = [head, ["---"] * len(head)] + rows
     lines = ["| " + " | ".join(one.replace("|", "/") for one in row) + " |" for row in rows]
     lines[1] = lines[1].replace(" ", "")
-    return "\n".join([FIRST, ""] + lines + ["", LAST])
+    return lines
+
+
+def table():
+    rows = read()
+    first = lines_of(["implementation", "machine", "shape", "passed", "failed, or did not run",
+                      "seconds", "day"], [cells(row) for row in rows])
+    second = lines_of(
+        ["implementation", "machine", "work-group, row-group, vector; sub-groups",
+         "state, shapes run", "programs", "cases", "texts", "statements", "steps ahead",
+         "seconds"],
+        [line for row in rows for one in row["ran"] if one.get("report")
+         for line in accepted(row, one["report"])])
+    return "\n".join([FIRST, ""] + first + ["", ACCEPT, ""] + second + ["", LAST])
 
 
 def with_table(text):
@@ -189,13 +253,12 @@ def main(verb, *words):
     if verb == "inputs":
         inputs(pathlib.Path(words[0]))
     elif verb == "begin":
-        names = ["key", "implementation", "version", "machine", "shape"]
-        row = dict(zip(names, words[1:]), clsample=version(), ran=[],
-                   day=datetime.date.today().isoformat())
-        pathlib.Path(words[0]).write_text(json.dumps(row))
+        begin(words[0], words[1:6], only=words[6:] != ("",))
     elif verb == "try":
         one = judge(words[1], *map(int, words[2:5]), pathlib.Path(words[5]))
-        change(words[0], lambda row: row["ran"].append(one))
+        if one["what"] == "accept" and len(words) > 6:
+            one["report"] = report(pathlib.Path(words[6]))
+        change(words[0], lambda row: put(row["ran"], "what", one))
         print(f"   {cell(one) if one['passed'] else failure(one)}, {one['seconds']} s", flush=True)
     elif verb == "version":
         change(words[0], lambda row: row.update(version=words[1]))

@@ -30,7 +30,7 @@ uint64_t memory_heap(void)
 
 uint64_t memory_resident(void)
 {
-#ifndef KEEPS_FREED
+#if !defined(KEEPS_FREED) && !defined(_WIN32)
     unsigned long long size, pages = 0;
     FILE *const f = fopen("/proc/self/statm", "r");
     if (f == NULL)
