@@ -13,6 +13,11 @@
  * same tokens, and the example fails if they differ.
  *
  *     cc server.c $(pkg-config --cflags --libs clsample) && ./a.out
+ *
+ * `./a.out tool.clsg` also serves a tool call, whose text follows the schema of the tool: the
+ * grammar of a vocabulary of 512 tokens, with the end 2, that was made where there is a tokenizer:
+ *
+ *     python -m clsample.grammar schema.json --tokenizer tokenizer.json --end-id 2 -o tool.clsg
  */
 #include "opencl.h"
 #include <string.h>
@@ -54,22 +59,26 @@ static const struct scenario {
     uint32_t max_tokens;
     uint32_t thinking;  /* it begins with thinking, of at most so many tokens; 0: it does not */
     uint32_t favourite; /* a token that it prefers to all others; 0: none */
+    uint32_t tool;      /* 1: it follows the tool's grammar, and is left out without one */
     float temperature, top_p, repetition_penalty;
 } scenarios[] = {
-    /* arrival, prompt, output, answers, cancel, max_tokens, thinking, favourite; temperature,
-     * top-p, repetition */
-    {"greedy", 0, 5, 0, 1, 0, 12, 0, 0, 0.0f, 1.0f, 1.0f},
-    {"long prompt", 0, 18, 0, 1, 0, 20, 0, 0, 0.7f, 0.9f, 1.3f},
-    {"cancelled", 0, 3, 0, 1, 4, 30, 0, 0, 1.0f, 1.0f, 1.0f},
-    {"one token", 1, 1, 0, 1, 0, 1, 0, 0, 0.9f, 1.0f, 1.0f},
-    {"best of 3", 3, 9, 0, 3, 0, 24, 0, 0, 1.2f, 0.95f, 1.1f},
-    {"resumed", 5, 6, 7, 1, 0, 25, 0, 0, 0.8f, 0.9f, 1.2f},
-    {"complete before", 6, 4, 8, 1, 0, 8, 0, 0, 0.8f, 0.9f, 1.0f},
-    {"top-p of 1.5", 8, 4, 0, 1, 0, 8, 0, 0, 0.8f, 1.5f, 1.0f}, /* refused; the others continue */
-    {"until it stops", 9, 7, 0, 1, 0, 50, 0, 0, 1.0f, 0.9f, 1.0f},
-    {"thinking", 10, 4, 0, 1, 0, 14, 6, 0, 1.0f, 0.9f, 1.0f}, /* 6 tokens, then END_OF_THINKING */
-    {"repeats itself", 11, 4, 0, 1, 0, 50, 0, 9, 0.0f, 1.0f, 1.0f},
-    {"after the others", 60, 2, 0, 1, 0, 10, 0, 0, 1.5f, 1.0f, 1.0f},
+    /* arrival, prompt, output, answers, cancel, max_tokens, thinking, favourite, tool;
+     * temperature, top-p, repetition */
+    {"greedy", 0, 5, 0, 1, 0, 12, 0, 0, 0, 0.0f, 1.0f, 1.0f},
+    {"long prompt", 0, 18, 0, 1, 0, 20, 0, 0, 0, 0.7f, 0.9f, 1.3f},
+    {"cancelled", 0, 3, 0, 1, 4, 30, 0, 0, 0, 1.0f, 1.0f, 1.0f},
+    {"one token", 1, 1, 0, 1, 0, 1, 0, 0, 0, 0.9f, 1.0f, 1.0f},
+    {"best of 3", 3, 9, 0, 3, 0, 24, 0, 0, 0, 1.2f, 0.95f, 1.1f},
+    {"resumed", 5, 6, 7, 1, 0, 25, 0, 0, 0, 0.8f, 0.9f, 1.2f},
+    {"complete before", 6, 4, 8, 1, 0, 8, 0, 0, 0, 0.8f, 0.9f, 1.0f},
+    /* This one is refused; the others continue. */
+    {"top-p of 1.5", 8, 4, 0, 1, 0, 8, 0, 0, 0, 0.8f, 1.5f, 1.0f},
+    {"until it stops", 9, 7, 0, 1, 0, 50, 0, 0, 0, 1.0f, 0.9f, 1.0f},
+    /* 6 tokens, then END_OF_THINKING. */
+    {"thinking", 10, 4, 0, 1, 0, 14, 6, 0, 0, 1.0f, 0.9f, 1.0f},
+    {"repeats itself", 11, 4, 0, 1, 0, 50, 0, 9, 0, 0.0f, 1.0f, 1.0f},
+    {"tool call", 12, 6, 0, 1, 0, 50, 0, 0, 1, 1.0f, 1.0f, 1.0f},
+    {"after the others", 60, 2, 0, 1, 0, 10, 0, 0, 0, 1.5f, 1.0f, 1.0f},
 };
 
 typedef struct request {
@@ -84,7 +93,26 @@ typedef struct request {
     char end[120];          /* the reason why the request ended; empty: it has not ended */
 } request;
 
-static uint32_t make_requests(request *requests)
+/* Loads the grammar of a file. */
+static cls_grammar *load_grammar(const char *path)
+{
+    static char bytes[1 << 20];
+    cls_saved_grammar saved;
+    cls_grammar *grammar;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        perror(path);
+        exit(1);
+    }
+    cls_saved_grammar_init(&saved);
+    saved.bytes = bytes;
+    saved.size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    must(cls_grammar_load(&saved, &grammar));
+    return grammar;
+}
+
+static uint32_t make_requests(request *requests, const cls_grammar *tool)
 {
     static const int32_t stop_ids[] = {STOP}, end_ids[] = {END_OF_THINKING};
     static const cls_ids end = {end_ids, 1};
@@ -92,6 +120,8 @@ static uint32_t make_requests(request *requests)
     uint32_t n = 0;
     for (uint32_t a = 0; a < sizeof scenarios / sizeof *scenarios; a++)
         for (uint32_t number = 0; number < scenarios[a].answers; number++) {
+            if (scenarios[a].tool && tool == NULL)
+                continue;
             request *r = &requests[n++];
             r->scenario = &scenarios[a];
             r->forks = number == 0 ? r->scenario->answers - 1 : 0;
@@ -117,6 +147,7 @@ static uint32_t make_requests(request *requests)
                 r->params.thinking_ends.sequences = &end;
                 r->params.thinking_ends.count = 1;
             }
+            r->params.grammar = r->scenario->tool ? tool : NULL;
             favourites[a] = (cls_logit_bias){(int32_t)r->scenario->favourite, 100.0f};
             r->params.logit_bias.biases = &favourites[a];
             r->params.logit_bias.count = r->scenario->favourite > 0;
@@ -152,7 +183,7 @@ static cl_mem buffer(const server *s, size_t words)
     return opencl_buffer(&s->device, words * sizeof(int32_t));
 }
 
-static void server_open(server *s)
+static void server_open(server *s, const cls_grammar *tool)
 {
     cls_sampler_options options;
     s->device = opencl_open();
@@ -169,10 +200,12 @@ static void server_open(server *s)
     options.vocab = VOCAB;
     options.max_rows = SLOTS;
     options.max_history = 16; /* for loops of 4 tokens, 4 times */
-    /* CLS_FEATURE_STATE is for cls_slot_copy() and cls_slot_params(), CLS_FEATURE_FORCED for loops
-     * and thinking. */
+    /* CLS_FEATURE_STATE is for cls_slot_copy() and cls_slot_params(), CLS_FEATURE_FORCED for loops,
+     * thinking and grammars, which also need CLS_FEATURE_HISTORY. */
     options.features =
         CLS_FEATURE_SHORTLIST | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
+    if (tool != NULL)
+        options.features |= CLS_FEATURE_HISTORY;
     must(cls_sampler_create(s->device.cls, &options, &s->sampler));
     /* Two entries: two steps are in flight. */
     must(cls_readback_create(s->device.cls, 2 * SLOTS * sizeof(int32_t), 2, &s->readback));
@@ -359,16 +392,17 @@ static void serve(server *s, request *requests, uint32_t n, uint32_t slots)
 
 /* --------------------------------------------------------------------- the check */
 
-int main(void)
+int main(int argc, char **argv)
 {
+    cls_grammar *tool = argc > 1 ? load_grammar(argv[1]) : NULL;
     static request together[MAX_REQUESTS], alone[MAX_REQUESTS];
     static server s;
-    const uint32_t n = make_requests(together);
+    const uint32_t n = make_requests(together, tool);
     uint32_t tokens = 0, different = 0;
-    server_open(&s);
+    server_open(&s, tool);
     serve(&s, together, n, SLOTS);
     const uint32_t steps = s.n_steps, rows = s.n_rows;
-    make_requests(alone);
+    make_requests(alone, tool);
     for (uint32_t i = 0; i < n; i++) {
         request *r = &together[i], *one = &alone[i];
         one->forks = 0;
@@ -394,5 +428,6 @@ int main(void)
            (unsigned)n, (unsigned)tokens, (unsigned)steps, (double)rows / steps,
            (unsigned)(s.n_steps - steps), (unsigned)different);
     server_close(&s);
+    cls_grammar_destroy(tool);
     return different > 0;
 }

@@ -4,7 +4,10 @@
 
 import hashlib
 import json
+import os
+import pathlib
 import struct
+import subprocess
 
 import numpy as np
 import pytest
@@ -157,3 +160,52 @@ def test_the_command(tmp_path, capsys):
         assert words in error and error.startswith("clsample.grammar: ")
     with pytest.raises(SystemExit):
         command.main([*given, *ends])
+
+
+TOOL = {
+    "type": "object",
+    "properties": {
+        "name": {"enum": ["search", "weather"]},
+        "arguments": {
+            "type": "object",
+            "properties": {"city": {"enum": ["Bern", "Oslo"]}, "days": {"enum": [1, 3, 7]}},
+            "required": ["city", "days"],
+        },
+    },
+    "required": ["name", "arguments"],
+}
+
+
+def test_a_server_of_c_follows_a_tool(tmp_path):
+    """examples/server.c loads a tool's grammar, and the text of its call is JSON of the schema."""
+    pytest.importorskip("outlines_core")
+    server = pathlib.Path(os.environ["BUILD"]) / "examples" / "server"
+    if not server.exists():
+        pytest.skip("the examples are not built")
+    special = ["<unknown>", "<begin>", "<end>", "<answer>"]
+    vocab = {letter: len(special) + byte for letter, byte in command.LETTERS.items()}
+    for word in ["name", "arguments", "city", "days", '{"', '":', '","', "search", "Bern"]:
+        vocab[word] = len(special) + len(vocab)
+    while len(vocab) < 512 - len(special):
+        vocab[f"w{len(vocab)}"] = len(special) + len(vocab)
+    tokenizer = {
+        "model": {"vocab": vocab},
+        "decoder": {"type": "ByteLevel"},
+        "added_tokens": [
+            {"id": i, "content": content, "special": True} for i, content in enumerate(special)
+        ],
+    }
+    files = {name: tmp_path / name for name in ("schema.json", "tokenizer.json", "tool.clsg")}
+    files["tokenizer.json"].write_text(json.dumps(tokenizer))
+    files["schema.json"].write_text(json.dumps(TOOL))
+    arguments = ["--tokenizer", str(files["tokenizer.json"]), "--end-id", "2"]
+    assert command.main([str(files["schema.json"]), *arguments, "-o", str(files["tool.clsg"])]) == 0
+    done = subprocess.run([server, files["tool.clsg"]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(" 0 requests differ\n")
+    line = next(line for line in done.stdout.splitlines() if line.startswith("tool call "))
+    ids = [int(word) for word in line[len("tool call ") : line.index("[")].split()]
+    assert ids[-1] == 2 and "[stop]" in line
+    call = json.loads(b"".join(command.tokens(tokenizer)[i] for i in ids))
+    assert call["name"] in ("search", "weather")
+    assert call["arguments"]["city"] in ("Bern", "Oslo") and call["arguments"]["days"] in (1, 3, 7)
