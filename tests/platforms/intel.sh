@@ -21,6 +21,10 @@ version=$("$place/bin/pip" list 2>/dev/null | sed -n 's/^intel-opencl-rt  *//p')
 machine="$(uname -m), $(. /etc/os-release && echo "${PRETTY_NAME}" | sed 's,GNU/Linux ,,')"
 [ $# != 0 ] || set -- 1 16 64
 cd "$top" || exit
+usual16=$folder/inputs/usual16.run # usual.run in the types of 16 bits
+for type in f16 bf16; do
+    sed "s/dtypes=f32/dtypes=$type/; s/^logits .*/& dtype=$type/" tests/scripts/usual.run
+done >"$usual16"
 status=0
 report=$place/accept.json
 for group; do
@@ -34,6 +38,8 @@ for group; do
         for type in f32 f16 bf16; do
             try "self-test, $type" 1800 "$clsample" selftest --device 0 --dtype $type $options
         done
+        try 'usual.run, f16, bf16' 900 "$clsample" run "$usual16" --device 0 \
+            --sides device,permuted $options
         [ -z "$options" ] || try usual.run 900 "$clsample" run tests/scripts/usual.run \
             --device 0 --sides device,permuted $options
         try texts 3600 "$clsample" run $texts --device 0 --sides device,permuted $options
