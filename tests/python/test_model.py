@@ -100,7 +100,8 @@ def test_logits(model, path):
     for name, one in weights.items():  # as the model keeps them
         weights[name] = one.astype(np.float16) if one.ndim == 2 else one
     words = gemma.tokenizer(info)
-    prompts = [[words.bos_id(), *words.encode(text)] for text in ("a", "Once upon a time", "\n", "é")]
+    texts = "a", "Once upon a time", "\n", "é"
+    prompts = [[words.bos_id(), *words.encode(text)] for text in texts]
     assert len(set(map(len, prompts))) == 3 and len(prompts[1]) > WINDOW
     tokens, rows = gemma_rows.greedy(model, prompts, 24)
     for prompt, ids, found in zip(prompts, tokens, rows):
