@@ -301,14 +301,15 @@ texts_on_oclgrind() {
 }
 
 # The Python package on the library of the build, by Debian's Python, with two sources of
-# grammars (5 MB) and tinygrad (45 MB) where pip finds them. XGrammar, the third source, needs
-# torch. The tests of a model, which need 350 MB, run where CLSAMPLE_GEMMA is set (doc/testing.md).
+# grammars (5 MB), tinygrad (45 MB), and what a small model's file and tokenizer need (10 MB), where
+# pip finds them. XGrammar, the third source, needs torch. The tests of a real model, which need
+# 350 MB, run where CLSAMPLE_GEMMA is set (doc/testing.md).
 python_package() {
     local folder=$logs/python
     only pocl || return
     [ -d "$folder" ] || /usr/bin/python3 -m venv --system-site-packages "$folder" || return
-    "$folder/bin/pip" install -q outlines-core llguidance tinygrad==0.14.0 ||
-        echo 'pip lacks outlines-core, llguidance or tinygrad; the tests that need them are skipped'
+    "$folder/bin/pip" install -q outlines-core llguidance tinygrad==0.14.0 gguf sentencepiece \
+        protobuf || echo 'pip lacks a package; the tests that need one of them are skipped'
     make -C build check-python PYTHON="$folder/bin/python"
 }
 

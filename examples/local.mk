@@ -15,6 +15,12 @@ examples_llamacpp_check_adapter_SOURCES = \
 	examples/llamacpp/check_adapter.c examples/llamacpp/clsample-llama.c examples/llamacpp/stub/llama.c
 examples_llamacpp_check_adapter_CPPFLAGS = -I$(srcdir)/examples/llamacpp/stub $(AM_CPPFLAGS)
 examples_llamacpp_check_adapter_LDADD = libclsample.la $(OPENCL_LIBS) -lm
+# tests/examples/check_tensor_parallel.sh starts it as ranks of MPI.
+if BUILD_MPI
+check_PROGRAMS += examples/tensor_parallel
+examples_tensor_parallel_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+examples_tensor_parallel_LDADD = libclsample-mpi.la libclsample-head.la libclsample.la $(MPI_LIBS) $(OPENCL_LIBS)
+endif
 # Programs to copy from, installed beside the pages that name them.
 nobase_dist_doc_DATA += examples/data/LICENSE.tinyllamas examples/data/README.md \
 	examples/data/stories260K-logits.npy examples/data/tok512.bin examples/demo.sh \
@@ -22,16 +28,11 @@ nobase_dist_doc_DATA += examples/data/LICENSE.tinyllamas examples/data/README.md
 	examples/litert-lm/Makefile examples/litert-lm/README.md examples/litert-lm/clsample-litert.c \
 	examples/litert-lm/exports.map examples/litert-lm/litert.h examples/litert-lm/message.c \
 	examples/litert-lm/params_file.c examples/litert-lm/plugin.h examples/litert-lm/tensors.c \
-	examples/llama/Makefile examples/llama/README.md examples/llama/batch.c examples/llama/check.c \
-	examples/llama/checkpoint.c examples/llama/device.c examples/llama/drafts.c \
-	examples/llama/llama.h examples/llama/main.c examples/llama/model.c examples/llama/model.cl \
-	examples/llama/options.c examples/llama/random.c examples/llama/sampling.c examples/llama/text.c \
-	examples/llama/tokenizer.c examples/llama/whole.c examples/llamacpp/Makefile \
+	examples/llamacpp/Makefile \
 	examples/llamacpp/README.md examples/llamacpp/check_adapter.c examples/llamacpp/clsample-llama.c \
 	examples/llamacpp/clsample-llama.h examples/llamacpp/generate.c examples/llamacpp/stub/llama.c \
 	examples/llamacpp/stub/llama.h examples/minimal.c examples/opencl.h examples/python/buffer.py \
 	examples/python/chain.py examples/python/drafts.py examples/python/gemma.py \
 	examples/python/generate.py examples/python/guided.py examples/python/loop.py \
 	examples/python/tensors.py examples/rows.c examples/server.c examples/speculative.c \
-	examples/tensor_parallel/Makefile examples/tensor_parallel/README.md \
-	examples/tensor_parallel/ranks.c
+	examples/tensor_parallel.c

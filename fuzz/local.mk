@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
 # README.md describes the targets. Each is a test, too: it replays the inputs that are kept.
 fuzz_engine = fuzz/replay.c fuzz/files.c
-fuzz_host = fuzz/checkpoint fuzz/container fuzz/grammar fuzz/saved_grammar
-fuzz_checkpoint_SOURCES = fuzz/checkpoint.c $(fuzz_engine)
-fuzz_checkpoint_LDADD =
+fuzz_host = fuzz/container fuzz/grammar fuzz/saved_grammar
 fuzz_container_SOURCES = fuzz/container.c $(fuzz_engine)
 fuzz_container_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 fuzz_grammar_SOURCES = fuzz/grammar.c $(fuzz_engine)

@@ -24,5 +24,4 @@ installcheck-local:
 	    { echo "$(DESTDIR)$(docdir) has no $$file" >&2; exit 1; }; done
 	CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' libdir='$(DESTDIR)$(libdir)' destdir='$(DESTDIR)' \
 	    includedir='$(DESTDIR)$(includedir)' prefix='$(prefix)' $(SHELL) $(srcdir)/tests/package/installcheck.sh \
-	    '$(DESTDIR)$(docdir)/examples/llama' '$(DESTDIR)$(docdir)/examples/minimal.c' \
-	    '$(DESTDIR)$(docdir)/examples/server.c'
+	    '$(DESTDIR)$(docdir)/examples/minimal.c' '$(DESTDIR)$(docdir)/examples/server.c'

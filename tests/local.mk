@@ -26,7 +26,7 @@ shape_tests = tests/device/check_tiers tests/scripts/shapes $(texts:.run=)
 package_tests = tests/package/layers.sh tests/package/recipe.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
 	tests/package/links.sh tests/package/portable.sh tests/package/versions.sh
 short_scripts =
-long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
+long_check = tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
 	tests/package/growth.sh tests/package/peers.sh \

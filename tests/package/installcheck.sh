@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Compiles each installed header as C99, C11 and C++, if there is a compiler of that; compiles and
-# runs each EXAMPLE, a file, and DIRECTORY's llama against the installed libraries, as clsample.pc
-# and clsample-head.pc say. The first EXAMPLE is also compiled as C++17 by GCC and Clang, and built
-# by CMake (cmake.sh). The last line says that all passed.
-# usage: CC= [CXX=] PKG_CONFIG= libdir= includedir= destdir= prefix= installcheck.sh DIRECTORY \
-#     EXAMPLE...
+# Compiles each installed header as C99, C11 and C++, if there is a compiler of that, into a program
+# that calls its library, and runs it; compiles and runs each EXAMPLE, a file, against the installed
+# libraries, as clsample.pc says, and builds tensor_parallel.c beside the first one by
+# clsample-mpi.pc and clsample-head.pc. The first EXAMPLE is also compiled as C++17 by GCC and
+# Clang, and built by CMake (cmake.sh). The last line says that all passed.
+# usage: CC= [CXX=] PKG_CONFIG= libdir= includedir= destdir= prefix= installcheck.sh EXAMPLE...
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -13,8 +13,14 @@ PKG_CONFIG_PATH=$libdir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 PKG_CONFIG="$PKG_CONFIG${destdir:+ --define-variable=prefix=$destdir$prefix}"
 flags=$($PKG_CONFIG --cflags --libs clsample)
+LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+DYLD_LIBRARY_PATH=$libdir
+POCL_CACHE_DIR=$dir/pocl
+export LD_LIBRARY_PATH DYLD_LIBRARY_PATH POCL_CACHE_DIR
 warnings='-pedantic-errors -Wall -Wextra -Werror'
-headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses the library
+# HEADER EXPRESSION FLAGS...: programs that include it and use the library; the expression is 0.
+headers() {
+    header=$1
     printf '#include <%s>\nint main(void) { return %s; }\n' "$1" "$2" |
         tee "$dir/header.c" >"$dir/header.cc"
     shift 2
@@ -29,6 +35,7 @@ headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses th
         # shellcheck disable=SC2086 # a list of words
         $compiler -std=$std $warnings -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" \
             -o "$dir/header" "$@"
+        "$dir/header" || { echo "$header: the program fails"; exit 1; }
     done
 }
 # shellcheck disable=SC2086 # flags are lists of words
@@ -50,12 +57,6 @@ case $($PKG_CONFIG --libs --static clsample) in
     exit 1
     ;;
 esac
-LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-DYLD_LIBRARY_PATH=$libdir
-POCL_CACHE_DIR=$dir/pocl
-export LD_LIBRARY_PATH DYLD_LIBRARY_PATH POCL_CACHE_DIR
-source=$(cd "$1" && pwd)
-shift
 run='and the examples run'
 example() { # FILE COMPILER...: compiles it and runs it
     file=$1
@@ -86,14 +87,12 @@ for file; do
     example "$file" $CC
 done
 
-(cd "$dir" && MAKEFLAGS='' MFLAGS='' make -f "$source/Makefile" src="$source" CC="$CC" \
-    PKG_CONFIG="$PKG_CONFIG")
-model="--checkpoint $dir/random.bin --tokenizer $dir/random.tok"
-# shellcheck disable=SC2086 # a list of words
-{
-    "$dir/llama" $model --make-random
-    [ "$status" = 77 ] || "$dir/llama" $model --streams 3 --max-tokens 20 --json
-}
+if $PKG_CONFIG --exists clsample-mpi; then
+    # shellcheck disable=SC2046,SC2086 # lists of words
+    $CC $warnings "${minimal%/*}/tensor_parallel.c" -o "$dir/example" \
+        $($PKG_CONFIG --cflags --libs clsample-mpi clsample-head)
+    echo 'tensor_parallel.c: compiled'
+fi
 if command -v cmake >/dev/null; then
     # shellcheck disable=SC2154 # the caller sets the variables
     CC=$CC prefix=$destdir$prefix libdir=$libdir includedir=$includedir \

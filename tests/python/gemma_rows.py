@@ -127,6 +127,20 @@ def logits_of(weights, x, dtype):
     return np.concatenate([part.astype(dtype) for part in parts], -1)
 
 
+def greedy(model, prompts, count):
+    """The tokens and the rows of logits of gemma.py's model, which the host reads here."""
+    import gemma
+
+    tokens, place = model.read(prompts)
+    found, rows = [], []
+    for step in range(count):
+        logits = model.head(model.body(tokens, model.place.bind(place + step), model.start))
+        rows.append(logits.numpy())
+        found.append(rows[-1].argmax(-1).astype(np.int32))
+        tokens = gemma.on_device(found[-1])
+    return np.array(found).T, np.array(rows).transpose(1, 0, 2)
+
+
 def make():
     """float16 [ROWS, vocab]: the rows of TEXT."""
     import gemma

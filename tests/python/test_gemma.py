@@ -90,18 +90,6 @@ def test_ids(path, reference):
         assert words.encode(text) == wanted, text
 
 
-def greedy(model, prompts):
-    """The tokens and the rows of logits, which the host reads here."""
-    tokens, place = model.read(prompts)
-    found, rows = [], []
-    for step in range(NEW):
-        logits = model.head(model.body(tokens, model.place.bind(place + step), model.start))
-        rows.append(logits.numpy())
-        found.append(rows[-1].argmax(-1).astype(np.int32))
-        tokens = gemma.on_device(found[-1])
-    return np.array(found).T, np.array(rows).transpose(1, 0, 2)
-
-
 def test_logits(model, reference):
     """Three texts of other lengths at once, one of them longer than the window of 512."""
     info, weights = reference
@@ -109,7 +97,7 @@ def test_logits(model, reference):
     texts = [gemma_rows.TEXT * 3, PROMPTS[0], PROMPTS[2]]
     prompts = [[words.bos_id(), *words.encode(text)] for text in texts]
     prompts[0] = prompts[0][:560]
-    tokens, rows = greedy(model, prompts)
+    tokens, rows = gemma_rows.greedy(model, prompts, NEW)
     for prompt, ids, found in zip(prompts, tokens, rows):
         x = gemma_rows.forward(info, weights, prompt + ids[:-1].tolist())[-NEW:]
         wanted = gemma_rows.logits_of(weights, x, np.float32)
@@ -120,7 +108,7 @@ def test_greedy_texts(model, floats):
     """They are those of llama.cpp until two logits are close."""
     other = llama(floats, logits_all=True)
     prompts = [other.tokenize(text.encode()) for text in PROMPTS]
-    tokens, rows = greedy(model, prompts)
+    tokens, rows = gemma_rows.greedy(model, prompts, NEW)
     for prompt, ids, logits in zip(prompts, tokens.tolist(), rows):
         other.reset()
         other.eval(prompt)
