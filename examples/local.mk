@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # make check builds these examples and runs the quick ones as tests.
-check_PROGRAMS += examples/llamacpp/check_adapter examples/guidance examples/json examples/minimal examples/rows \
+check_PROGRAMS += examples/llamacpp/check_adapter examples/llamacpp/check_logits examples/guidance examples/json examples/minimal examples/rows \
 	examples/server examples/speculative
-quick_examples = examples/guidance examples/llamacpp/check_adapter examples/rows examples/server examples/speculative
+quick_examples = examples/guidance examples/llamacpp/check_adapter examples/llamacpp/check_logits \
+	examples/rows examples/server examples/speculative
 examples_guidance_LDADD = libclsample.la $(OPENCL_LIBS) -lm
 examples_json_SOURCES = examples/json.c examples/json_grammar.c examples/json_grammar.h
 examples_json_LDADD = libclsample.la $(OPENCL_LIBS)
@@ -10,11 +11,15 @@ examples_minimal_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_rows_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_server_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_speculative_LDADD = libclsample.la $(OPENCL_LIBS)
-# A stub stands in for llama.cpp, to which the adapter belongs.
+# A stub stands in for llama.cpp.
 examples_llamacpp_check_adapter_SOURCES = \
 	examples/llamacpp/check_adapter.c examples/llamacpp/clsample-llama.c examples/llamacpp/stub/llama.c
 examples_llamacpp_check_adapter_CPPFLAGS = -I$(srcdir)/examples/llamacpp/stub $(AM_CPPFLAGS)
 examples_llamacpp_check_adapter_LDADD = libclsample.la $(OPENCL_LIBS) -lm
+examples_llamacpp_check_logits_SOURCES = examples/llamacpp/check_logits.c \
+	examples/llamacpp/clsample-llama-logits.c examples/llamacpp/stub/llama.c
+examples_llamacpp_check_logits_CPPFLAGS = $(examples_llamacpp_check_adapter_CPPFLAGS)
+examples_llamacpp_check_logits_LDADD = libclsample.la $(OPENCL_LIBS)
 # Programs to copy from, installed beside the pages that name them.
 nobase_dist_doc_DATA += examples/data/LICENSE.tinyllamas examples/data/README.md \
 	examples/data/stories260K-logits.npy examples/data/tok512.bin examples/demo.sh \
@@ -27,9 +32,13 @@ nobase_dist_doc_DATA += examples/data/LICENSE.tinyllamas examples/data/README.md
 	examples/llama/llama.h examples/llama/main.c examples/llama/model.c examples/llama/model.cl \
 	examples/llama/options.c examples/llama/random.c examples/llama/sampling.c examples/llama/text.c \
 	examples/llama/tokenizer.c examples/llama/whole.c examples/llamacpp/Makefile \
-	examples/llamacpp/README.md examples/llamacpp/check_adapter.c examples/llamacpp/clsample-llama.c \
-	examples/llamacpp/clsample-llama.h examples/llamacpp/generate.c examples/llamacpp/stub/llama.c \
-	examples/llamacpp/stub/llama.h examples/minimal.c examples/opencl.h examples/python/buffer.py \
+	examples/llamacpp/README.md examples/llamacpp/beside.c examples/llamacpp/check_adapter.c \
+	examples/llamacpp/check_logits.c \
+	examples/llamacpp/clsample-llama-logits.c examples/llamacpp/clsample-llama-logits.h \
+	examples/llamacpp/clsample-llama.c examples/llamacpp/clsample-llama.h examples/llamacpp/engine.c \
+	examples/llamacpp/engine.h examples/llamacpp/generate.c examples/llamacpp/ggml-opencl.patch \
+	examples/llamacpp/in_place.c examples/llamacpp/rounds.c examples/llamacpp/rounds.h \
+	examples/llamacpp/stub/llama.c examples/llamacpp/stub/llama.h examples/minimal.c examples/opencl.h examples/python/buffer.py \
 	examples/python/chain.py examples/python/drafts.py examples/python/gemma.py \
 	examples/python/generate.py examples/python/guided.py examples/python/loop.py \
 	examples/python/tensors.py examples/rows.c examples/server.c examples/speculative.c \
