@@ -178,9 +178,8 @@ static times placed_step(placed *p, bool sets)
         step.outputs = &outputs;
     }
     must(cls_sample(s->sampler, queue, &step, 0, NULL, NULL));
-    must(clEnqueueReadBuffer(queue, s->memory, CL_TRUE, 0,
-                             sets ? sizeof p->found : sizeof p->found.tokens, &p->found, 0, NULL,
-                             NULL));
+    const size_t size = sets ? sizeof p->found : p->sequences * sizeof *p->found.tokens;
+    must(clEnqueueReadBuffer(queue, s->memory, CL_TRUE, 0, size, &p->found, 0, NULL, NULL));
     const times t = {decoded - begun, llama_time_us() - decoded};
     for (uint32_t i = 0; i < p->sequences; i++)
         batch_add(&p->e.batch, p->found.tokens[i], p->past[i]++, i, true);

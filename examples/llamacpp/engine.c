@@ -140,8 +140,11 @@ static void open_device(engine *e, const char *cache)
     must(cls_context_create(place.context, place.device, &options, &e->device.context));
     e->own = clCreateCommandQueue(place.context, place.device, 0, &code);
     must(code);
-    e->device.memory =
-        clCreateBuffer(place.context, CL_MEM_READ_WRITE, sizeof(results), NULL, &code);
+    e->device.memory = clCreateBuffer(place.context, CL_MEM_READ_WRITE, sizeof(union {
+                                          results r;
+                                          kept k;
+                                      }),
+                                      NULL, &code);
     must(code);
     must(cls_context_create_host(NULL, &e->host.context));
     e->host.host = &e->host_results;

@@ -24,6 +24,7 @@ typedef struct results {
     int32_t drafts[REQUESTS][DRAFTS]; /* for the next call */
 } results;
 
+/* What a step of the comparison of kept sets writes, in the same buffer. */
 typedef struct kept {
     int32_t tokens[REQUESTS], counts[REQUESTS], ids[REQUESTS][KEPT];
 } kept;
@@ -53,7 +54,7 @@ typedef struct engine {
     bool without_queue;   /* as if it did not */
     struct llama_batch batch;
     side device, host;
-    results host_results; /* or `kept`, which is smaller */
+    results host_results;
 } engine;
 
 _Noreturn void fail(const char *format, ...);
