@@ -202,13 +202,12 @@ static void count(const char *title, uint32_t steps)
         end(title, steps);
 }
 
-int mode_bytes(const model *m, const char *cache, uint32_t steps, bool without_queue)
+int mode_bytes(const model *m, const char *cache, uint32_t steps)
 {
     static placed p;
     static copying c;
     uint32_t n, differ = 0;
     request *const requests = requests_of(m, MAX_TOKENS / 2, &n);
-    p.e.without_queue = without_queue;
     engine_open(&p.e, m, n, cache);
     placed_begin(&p, 1);
     for (uint32_t i = 0; i < steps + 2; i++) { /* not the prompt, nor what the first step makes */

@@ -148,7 +148,7 @@ static void open_device(engine *e, const char *cache)
     must(code);
     must(cls_context_create_host(NULL, &e->host.context));
     e->host.host = &e->host_results;
-    printf("the logits are sampled on %s\n", place.queue != NULL && !e->without_queue
+    printf("the logits are sampled on %s\n", place.queue != NULL
                                                  ? "llama.cpp's queue, which the patch tells"
                                                  : "a queue of this program, after a wait");
 }
@@ -202,11 +202,7 @@ cl_command_queue engine_decode(engine *e, clsample_llama_place *place)
     if (!clsample_llama_logits_find(e->logits, e->llama, &e->batch, place))
         exit(1);
     e->batch.n_tokens = 0;
-    if (place->queue != NULL && !e->without_queue)
-        return place->queue;
-    if (place->queue != NULL)
-        llama_synchronize(e->llama);
-    return e->own;
+    return place->queue != NULL ? place->queue : e->own;
 }
 
 void engine_read_logits(engine *e, uint32_t rows, float *logits)

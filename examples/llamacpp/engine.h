@@ -51,7 +51,6 @@ typedef struct engine {
     struct llama_context *llama;
     clsample_llama_logits *logits;
     cl_command_queue own; /* where llama.cpp does not tell its queue */
-    bool without_queue;   /* as if it did not */
     struct llama_batch batch;
     side device, host;
     results host_results;
@@ -88,8 +87,8 @@ cls_buffer part(const side *s, size_t offset, size_t size);
 cls_grammar *grammar_of(const model *m, const char *form);
 
 /* The modes. They return the program's exit status. */
-int mode_requests(const model *m, const char *cache, uint32_t tokens, bool without_queue);
-int mode_bytes(const model *m, const char *cache, uint32_t steps, bool without_queue);
+int mode_requests(const model *m, const char *cache, uint32_t tokens);
+int mode_bytes(const model *m, const char *cache, uint32_t steps);
 int mode_speed(const model *m, const char *cache, uint32_t steps);
 int mode_kept(const model *m, const char *cache, uint32_t steps);
 

@@ -2,7 +2,7 @@
 /* llama.cpp on OpenCL, whose logits are sampled where they lie, without a copy to the host. The
  * token of each step is read, 4 bytes a sequence, and goes into the next batch.
  *
- *     in_place [-c CACHE] [-w] MODE MODEL.gguf [N]
+ *     in_place [-c CACHE] MODE MODEL.gguf [N]
  *
  *     greedy      the N greedy tokens equal those of llama.cpp's CPU backend, and all products with
  *                 weights are computed on OpenCL
@@ -13,7 +13,7 @@
  *     kept        N steps of 4 sequences keep the tokens that llama.cpp's chain keeps
  *     f16         writes the model in float16 to the file N
  *
- * -c: a folder for clsample's compiled programs. -w: as if llama.cpp did not tell its queue.
+ * -c: a folder for clsample's compiled programs.
  */
 #include "engine.h"
 
@@ -118,12 +118,10 @@ static void on_cpu(const char *path, uint32_t n, int32_t *tokens)
 }
 
 /* By cls_sample() on the device. Returns the products with weights that are computed elsewhere. */
-static uint32_t on_device(const model *m, const char *cache, bool without_queue, uint32_t n,
-                          int32_t *tokens)
+static uint32_t on_device(const model *m, const char *cache, uint32_t n, int32_t *tokens)
 {
     static engine e;
     uint32_t elsewhere = 0;
-    e.without_queue = without_queue;
     engine_open(&e, m, PROMPTS, cache);
     const int64_t begun = llama_time_us();
     for (uint32_t i = 0; i < PROMPTS; i++) {
@@ -157,15 +155,14 @@ static uint32_t on_device(const model *m, const char *cache, bool without_queue,
     return elsewhere;
 }
 
-static int mode_greedy(const model *m, const char *path, const char *cache, bool without_queue,
-                       uint32_t n)
+static int mode_greedy(const model *m, const char *path, const char *cache, uint32_t n)
 {
     int32_t *const cpu = calloc(PROMPTS * n, sizeof *cpu), *const device =
                                                                calloc(PROMPTS * n, sizeof *device);
     if (cpu == NULL || device == NULL)
         fail("out of memory");
     on_cpu(path, n, cpu);
-    int failed = on_device(m, cache, without_queue, n, device) != 0;
+    int failed = on_device(m, cache, n, device) != 0;
     if (failed)
         printf("FAILED: products with weights are computed on the CPU\n");
     for (uint32_t i = 0; i < PROMPTS; i++) {
@@ -211,21 +208,15 @@ static void log_line(enum ggml_log_level level, const char *text, void *user)
 int main(int argc, char **argv)
 {
     const char *cache = NULL;
-    bool without_queue = false;
     model m;
     int status = 2;
-    for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
-        if (strcmp(argv[1], "-w") == 0) {
-            without_queue = true;
-        } else if (strcmp(argv[1], "-c") == 0 && argc > 2) {
-            cache = argv[2];
-            argc--, argv++;
-        } else {
-            fail("unknown option %s", argv[1]);
-        }
+    if (argc > 2 && strcmp(argv[1], "-c") == 0) {
+        cache = argv[2];
+        argc -= 2;
+        argv += 2;
     }
     if (argc < 3)
-        fail("usage: in_place [-c CACHE] [-w] greedy|requests|bytes|speed|kept|f16 MODEL.gguf [N]");
+        fail("usage: in_place [-c CACHE] greedy|requests|bytes|speed|kept|f16 MODEL.gguf [N]");
     const char *const mode = argv[1], *const path = argv[2];
     const uint32_t n = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 16;
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -237,11 +228,11 @@ int main(int argc, char **argv)
         fail("N is 1 to %d", MAX_TOKENS / 2);
     model_open(&m, path, false);
     if (strcmp(mode, "greedy") == 0)
-        status = mode_greedy(&m, path, cache, without_queue, n);
+        status = mode_greedy(&m, path, cache, n);
     else if (strcmp(mode, "requests") == 0)
-        status = mode_requests(&m, cache, n, without_queue);
+        status = mode_requests(&m, cache, n);
     else if (strcmp(mode, "bytes") == 0)
-        status = mode_bytes(&m, cache, n, without_queue);
+        status = mode_bytes(&m, cache, n);
     else if (strcmp(mode, "speed") == 0)
         status = mode_speed(&m, cache, n);
     else if (strcmp(mode, "kept") == 0)

@@ -232,12 +232,11 @@ static int judge(const request *r, uint32_t steps, uint32_t differ)
     return failed;
 }
 
-int mode_requests(const model *m, const char *cache, uint32_t tokens, bool without_queue)
+int mode_requests(const model *m, const char *cache, uint32_t tokens)
 {
     static engine e;
     uint32_t n, steps = 0, differ = 0;
     request *const requests = requests_of(m, tokens, &n);
-    e.without_queue = without_queue;
     engine_open(&e, m, n, cache);
     begin(&e, requests, n);
     while (step(&e, requests, n, true, true, &differ) != 0)
