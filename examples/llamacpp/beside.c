@@ -272,13 +272,13 @@ int mode_speed(const model *m, const char *cache, uint32_t steps)
     int64_t *const all = calloc(6 * steps, sizeof *all);
     if (all == NULL)
         fail("out of memory");
-    engine_open(&p.e, m, REQUESTS, cache);
-    printf("%-10s %-20s %10s %10s %10s\n", "sequences", "sampled by", "tokens/s", "decode ms",
-           "sample ms");
     for (uint32_t n = 1; n <= REQUESTS; n = n == 1 ? 4 : 2 * n) {
         copying_open(&c[0], m, n, false);
         copying_open(&c[1], m, n, true);
+        engine_open(&p.e, m, n, cache);
         placed_begin(&p, n, usual);
+        printf("%-10s %-20s %10s %10s %10s\n", "sequences", "sampled by", "tokens/s", "decode ms",
+               "sample ms");
         for (uint32_t i = 0; i <= steps; i++) /* in turns; the first one has the prompts */
             for (uint32_t k = 0; k < 3; k++) {
                 const uint32_t side = (i + k) % 3;
@@ -294,12 +294,11 @@ int mode_speed(const model *m, const char *cache, uint32_t steps)
             printf("%-10u %-20s %10.2f %10.2f %10.3f\n", (unsigned)n, names[side],
                    1e3 * n / (decode + sample), decode, sample);
         }
-        fflush(stdout);
         copying_close(&c[0]);
         copying_close(&c[1]);
+        engine_close(&p.e);
     }
     free(all);
-    engine_close(&p.e);
     return 0;
 }
 
