@@ -364,6 +364,16 @@ intel() {
     done
 }
 
+# llama.cpp's OpenCL backend with the logits in place, on the same runtime: some 450 MB that pip
+# downloads, and a compilation of llama.cpp, which stays in build/ci.
+llamacpp() {
+    if [ -z "${CI_INTEL-}" ]; then
+        skip 'CI_INTEL is not set'
+        return
+    fi
+    CLSAMPLE_LLAMACPP=$logs/llamacpp sh tests/llamacpp/run.sh
+}
+
 # What depends on the files of the archive: the tests that read some, and one that runs kernels.
 # bootstrap has run the others on the same sources; the archive has them all (complete_dist).
 distcheck() {

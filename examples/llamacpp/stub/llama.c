@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A stub of llama.cpp: the functions of the sampler interface that check_adapter.c uses. */
+/* A stub of llama.cpp: its functions for samplers. */
 #include "llama.h"
 
 #include <stdlib.h>
@@ -55,4 +55,52 @@ void llama_sampler_free(struct llama_sampler *sampler)
         return;
     sampler->iface->free(sampler);
     free(sampler);
+}
+
+/* --------------------------------------------------------------------- a chain */
+
+static struct llama_sampler *first(const struct llama_sampler *chain) { return chain->ctx; }
+
+static void chain_apply(struct llama_sampler *chain, llama_token_data_array *candidates)
+{
+    llama_sampler_apply(first(chain), candidates);
+}
+
+static void chain_free(struct llama_sampler *chain) { llama_sampler_free(first(chain)); }
+
+static bool chain_init(struct llama_sampler *chain, ggml_backend_buffer_type_t type,
+                       uint32_t outputs)
+{
+    struct llama_sampler *const sampler = first(chain);
+    return sampler->iface->backend_init(sampler, type, outputs);
+}
+
+static void chain_graph(struct llama_sampler *chain, struct ggml_context *context,
+                        struct ggml_cgraph *graph, struct llama_sampler_data *data)
+{
+    struct llama_sampler *const sampler = first(chain);
+    sampler->iface->backend_apply(sampler, context, graph, data);
+}
+
+static struct llama_sampler_i chain_interface = {
+    .apply = chain_apply,
+    .free = chain_free,
+    .backend_init = chain_init,
+    .backend_apply = chain_graph,
+};
+
+struct llama_sampler_chain_params llama_sampler_chain_default_params(void)
+{
+    return (struct llama_sampler_chain_params){false};
+}
+
+struct llama_sampler *llama_sampler_chain_init(struct llama_sampler_chain_params params)
+{
+    (void)params;
+    return llama_sampler_init(&chain_interface, NULL);
+}
+
+void llama_sampler_chain_add(struct llama_sampler *chain, struct llama_sampler *sampler)
+{
+    chain->ctx = sampler;
 }
