@@ -225,7 +225,8 @@ def table():
         ["implementation", "machine", "work-group, row-group, vector; sub-groups",
          "state, shapes run", "programs", "cases", "texts", "statements", "steps ahead",
          "seconds"],
-        [line for row in rows for one in row["ran"] if one.get("report")
+        [line for row in rows for one in row["ran"]
+         if one.get("report") and one["report"]["state"] != "running"  # killed: its row says so
          for line in accepted(row, one["report"])])
     return "\n".join([FIRST, ""] + first + ["", ACCEPT, ""] + second + ["", LAST])
 
