@@ -173,7 +173,7 @@ request *requests_of(const model *m, uint32_t tokens, uint32_t *n)
                                              "creative"};
     static const char *const prompts[KINDS] = {
         "The capital of France is", "Once upon a time", "A person as JSON: ",
-        "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):",
+        "red green blue yellow red green blue yellow red green blue yellow red green",
         "The old lighthouse keeper"};
     request *const r = calloc(KINDS, sizeof *r);
     if (r == NULL)
