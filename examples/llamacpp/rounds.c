@@ -172,8 +172,8 @@ request *requests_of(const model *m, uint32_t tokens, uint32_t *n)
     static const char *const names[KINDS] = {"greedy", "penalties", "grammar", "repeating",
                                              "creative"};
     static const char *const prompts[KINDS] = {
-        "The capital of France is", "Once upon a time",
-        "A person as JSON: ", "One is 1.\nTwo is 2.\nThree is 3.\nFour is",
+        "The capital of France is", "Once upon a time", "A person as JSON: ",
+        "red green blue yellow red green blue yellow red green blue yellow red green",
         "The old lighthouse keeper"};
     request *const r = calloc(KINDS, sizeof *r);
     if (r == NULL)

@@ -65,8 +65,8 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const ch
 }
 
 /* ggml-opencl relaxes all arithmetic. The runtime's relaxed library has no exp() of half, so that
- * programs with it do not link, and -cl-finite-math-only makes nonsense of the -inf that masks of
- * attention are made of. The options are blanked in a copy. */
+ * programs with it do not link; and with -cl-finite-math-only it is undefined what becomes of the
+ * -inf of masks. The options, of which the first implies the others, are blanked in a copy. */
 cl_int clBuildProgram(cl_program program, cl_uint devices, const cl_device_id *list,
                       const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
                       void *user)
