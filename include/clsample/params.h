@@ -64,11 +64,6 @@ typedef struct cls_params {
      * all tokens (default). */
     uint32_t penalty_window;
 
-    /* Ids that the three penalties spare, any number of them: newlines, or the digits and the
-     * punctuation of JSON. They count as all others do, so that a change of the list has effect at
-     * once. */
-    cls_ids penalty_exempt_ids;
-
     /* The number of output tokens after which the request stops. Accepted tokens and those of
      * cls_slot_begin()'s `output` count as well. 0: no limit (default). */
     uint32_t max_tokens;
@@ -82,6 +77,11 @@ typedef struct cls_params {
      * vocabulary and 4 bytes for each id, and with more than vocab / 128 biases 4 1/8 bytes for
      * each token; one with allowed_ids takes 1/8 byte for each token. */
     cls_biases logit_bias;
+
+    /* Ids that repetition, frequency and presence penalty spare, any number of them: newlines, or
+     * the digits and the punctuation of JSON. They count as all others do, so that a change of the
+     * list has effect at once. */
+    cls_ids penalty_exempt_ids;
 
     /* The chain of CLS_CHAIN_CUSTOM: each stage at most once, ended by CLS_STAGE_END or by the end
      * of the array. A stage whose parameter is set must occur. Other chains: empty (default). */
