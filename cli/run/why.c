@@ -15,17 +15,16 @@
 enum { LOGIT, MASK, GRAMMAR, BIAS, LOGIT_BIAS, BAD_WORDS, NGRAM, MIN_TOKENS, STOP_ACTION, BANS };
 
 /* Each sentence goes on with the token. */
-static const char *const bans[BANS] = {[LOGIT] = "a logit of minus infinity or NaN excludes",
-                                       [MASK] = "the mask does not allow",
-                                       [GRAMMAR] = "the grammar does not allow",
-                                       [BIAS] = "the bias bans",
-                                       [LOGIT_BIAS] = "logit_bias bans",
-                                       [BAD_WORDS] = "bad_words bans",
-                                       [NGRAM] = "no_repeat_ngram bans",
-                                       [MIN_TOKENS] =
-                                           "min_tokens still bans the stop ids, one of which is",
-                                       [STOP_ACTION] = "stop_action bans the stop ids while the "
-                                                       "request thinks, and one of them is"};
+static const char *const bans[BANS] = {
+    [LOGIT] = "a logit of minus infinity or NaN excludes",
+    [MASK] = "the mask does not allow",
+    [GRAMMAR] = "the grammar does not allow",
+    [BIAS] = "the bias bans",
+    [LOGIT_BIAS] = "logit_bias bans",
+    [BAD_WORDS] = "bad_words bans",
+    [NGRAM] = "no_repeat_ngram bans",
+    [MIN_TOKENS] = "min_tokens still bans the stop ids, one of which is",
+    [STOP_ACTION] = "stop_action bans, while it thinks, the stop id"};
 
 static bool is_allowed_id(const cls_params *p, int32_t token)
 {

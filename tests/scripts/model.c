@@ -266,8 +266,10 @@ void model_force(model *m, const int32_t *ids, uint32_t n)
 
 void model_accept(model *m, int32_t token)
 {
-    m->adapts &= token == m->judged;
-    m->adaptive = m->after;
+    if (is_token(m, token)) { /* another adds nothing */
+        m->adapts &= token == m->judged;
+        m->adaptive = m->after;
+    }
     m->judged = -1;
     if (m->begun && !model_stopped(m))
         push(m, token, 1);
