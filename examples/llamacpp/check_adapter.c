@@ -172,7 +172,7 @@ static void set_params(cls_params *p, int kind)
                                             {4, 4}, {5, 4}, {6, -INFINITY}};
     static const int32_t breaker[] = {5, 6}, bad[] = {1, 2},
                          allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200},
-                         thinking[] = {3}, forced[] = {50, 900, 8};
+                         thinking[] = {3}, forced[] = {50, 900, 8}, exempt[] = {0, 1};
     static const cls_ids breakers[] = {{breaker, 2}, {breaker + 1, 1}}, bad_words[] = {{bad, 2}};
     clsample_llama_params(p);
     p->seed = 7 + (uint64_t)kind;
@@ -196,6 +196,9 @@ static void set_params(cls_params *p, int kind)
         p->dry_breakers = (cls_sequences){breakers, 2};
         p->bad_words = (cls_sequences){bad_words, 1};
         p->no_repeat_ngram = 3;
+        p->ngram_exempt_ids = (cls_ids){exempt, 1};
+        p->presence_penalty = 0.5f;
+        p->penalty_exempt_ids = (cls_ids){exempt, 2};
         p->allowed_ids = (cls_ids){allowed, 13};
         p->thinking_start = (cls_ids){thinking, 1};
         p->thinking_ends = (cls_sequences){bad_words, 1};
@@ -346,7 +349,7 @@ static void check_arrays(clsample_llama *shared)
     begin(&q, LISTS);
     cls_params given = q.params;
     cls_logit_bias biases[7];
-    int32_t allowed[13], ids[2] = {1, 2}, thinking[1] = {3}, end[2] = {1, 2},
+    int32_t allowed[13], ids[2] = {1, 2}, thinking[1] = {3}, end[2] = {1, 2}, exempt[2] = {0, 1},
                          forced[3] = {50, 900, 8};
     cls_ids bad_word = {ids, 2}, last = {end, 2},
             breakers[2] = {{(int32_t[]){5, 6}, 2}, {(int32_t[]){6}, 1}};
@@ -356,6 +359,7 @@ static void check_arrays(clsample_llama *shared)
     given.allowed_ids.ids = allowed;
     given.bad_words.sequences = &bad_word;
     given.dry_breakers.sequences = breakers;
+    given.ngram_exempt_ids.ids = given.penalty_exempt_ids.ids = exempt;
     given.thinking_start.ids = thinking;
     given.thinking_ends.sequences = &last;
     given.thinking_forced.ids = forced;
@@ -363,6 +367,7 @@ static void check_arrays(clsample_llama *shared)
     memset(biases, -1, sizeof biases);
     memset(allowed, -1, sizeof allowed);
     memset(ids, -1, sizeof ids);
+    memset(exempt, -1, sizeof exempt);
     memset(thinking, -1, sizeof thinking);
     memset(end, -1, sizeof end);
     memset(forced, -1, sizeof forced);

@@ -3,9 +3,8 @@
  * clsample-llama-logits.c each batch and tensor that it must refuse. The functions of llama.cpp and
  * of ggml that say where a tensor is are here. */
 #include "clsample-llama-logits.h"
+#include "../opencl.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { VOCAB = 1003, SEQUENCES = 3, TOKENS = 6, AT = 4096, PADDED = VOCAB + 5 };
@@ -163,54 +162,33 @@ static void check_refused(cl_mem image)
 
 /* ------------------------------------------------------------------------ main */
 
-static cl_device_id first_usable_device(void)
-{
-    cl_platform_id platforms[16];
-    cl_uint n = 0;
-    cls_device_info info;
-    cls_device_info_init(&info);
-    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
-        return NULL;
-    for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device;
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
-            cls_device_query(device, NULL, &info) == CLS_OK)
-            return device;
-    }
-    return NULL;
-}
-
 /* Greedy tokens of the rows, whose largest logits are at 7, 107 and 207. */
-static void check_tokens(cl_device_id device, cl_context cl)
+static void check_tokens(const opencl *o)
 {
     int32_t tokens[SEQUENCES] = {-1, -1, -1};
-    cls_context *cls;
     cls_sampler *sampler;
     cls_sampler_options options;
     cls_params params;
     cls_step step;
-    cl_int code;
-    CHECK(found() && place.rows == SEQUENCES && place.context == cl && place.device == device);
-    const cl_mem out = clCreateBuffer(cl, CL_MEM_READ_WRITE, sizeof tokens, NULL, &code);
-    CHECK(code == CL_SUCCESS && cls_context_create(cl, device, NULL, &cls) == CLS_OK);
+    CHECK(found() && place.rows == SEQUENCES && place.context == o->context &&
+          place.device == o->device);
+    const cl_mem out = opencl_buffer(o, sizeof tokens);
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.max_rows = SEQUENCES;
-    CHECK(cls_sampler_create(cls, &options, &sampler) == CLS_OK);
+    must(cls_sampler_create(o->cls, &options, &sampler));
     cls_params_init(&params);
     params.temperature = 0;
     for (uint32_t i = 0; i < SEQUENCES; i++)
-        CHECK(cls_slot_begin(sampler, i, &params, NULL) == CLS_OK);
+        must(cls_slot_begin(sampler, i, &params, NULL));
     cls_step_init(&step);
     step.rows = place.rows;
     step.logits = place.logits;
     step.tokens.buffer = out;
-    CHECK(cls_sample(sampler, now.queue, &step, 0, NULL, NULL) == CLS_OK);
-    CHECK(clEnqueueReadBuffer(now.queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL) ==
-          CL_SUCCESS);
+    must(cls_sample(sampler, now.queue, &step, 0, NULL, NULL));
+    must(clEnqueueReadBuffer(now.queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL));
     CHECK(tokens[0] == 7 && tokens[1] == 107 && tokens[2] == 207);
     cls_sampler_destroy(sampler);
-    cls_context_destroy(cls);
     clReleaseMemObject(out);
 }
 
@@ -220,17 +198,12 @@ int main(void)
     struct llama_context_params options = {.n_seq_max = 1};
     struct ggml_tensor tensor;
     cl_int code;
-    cl_device_id device = first_usable_device();
-    if (device == NULL)
-        return 77;
-    const cl_context cl = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
-    CHECK(code == CL_SUCCESS);
-    now.queue = clCreateCommandQueue(cl, device, 0, &code);
-    CHECK(code == CL_SUCCESS);
+    opencl o = opencl_open();
+    now.queue = o.queue;
     for (int i = 0; i < SEQUENCES; i++)
         rows[AT / 4 + i * PADDED + 7 + 100 * i] = 3;
-    now.extra.buffer =
-        clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof rows, rows, &code);
+    now.extra.buffer = clCreateBuffer(o.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                      sizeof rows, rows, &code);
     CHECK(code == CL_SUCCESS);
 
     fprintf(stderr, "check_logits: messages about what is refused follow\n");
@@ -253,10 +226,10 @@ int main(void)
     CHECK(candidates.selected == -1);
 
     usual();
-    check_tokens(device, cl);
+    check_tokens(&o);
     CHECK(place.queue == NULL && now.waits == 1);
     now.exported = true;
-    check_tokens(device, cl);
+    check_tokens(&o);
     CHECK(place.queue == now.queue && now.waits == 1);
     now.tensor.type = GGML_TYPE_F16;
     now.tensor.nb[0] = 2;
@@ -265,7 +238,7 @@ int main(void)
     const cl_image_format format = {CL_RGBA, CL_FLOAT};
     const cl_image_desc shape = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 64};
-    const cl_mem image = clCreateImage(cl, CL_MEM_READ_WRITE, &format, &shape, NULL, &code);
+    const cl_mem image = clCreateImage(o.context, CL_MEM_READ_WRITE, &format, &shape, NULL, &code);
     check_refused(code == CL_SUCCESS ? image : NULL);
     usual();
     CHECK(found());
@@ -274,8 +247,7 @@ int main(void)
         clReleaseMemObject(image);
     clsample_llama_logits_close(l);
     clReleaseMemObject(now.extra.buffer);
-    clReleaseCommandQueue(now.queue);
-    clReleaseContext(cl);
+    opencl_close(&o);
     printf("check_logits: tokens are drawn in place, and what could be other rows is refused\n");
     return 0;
 }
