@@ -24,7 +24,7 @@ static const char *const bans[BANS] = {
     [BAD_WORDS] = "bad_words bans",
     [NGRAM] = "no_repeat_ngram bans",
     [MIN_TOKENS] = "min_tokens still bans the stop ids, one of which is",
-    [STOP_ACTION] = "stop_action bans, while it thinks, the stop id"};
+    [STOP_ACTION] = "stop_action, while the request thinks, bans"};
 
 static bool is_allowed_id(const cls_params *p, int32_t token)
 {
@@ -95,6 +95,8 @@ static int find_ban(const cli_probe *probe, int32_t token)
             params.stop_ids = p->stop_ids;
             break;
         case STOP_ACTION:
+            if (p->stop_action != CLS_STOP_BANNED)
+                break;
             copy_thinking(p, &params);
             params.stop_action = p->stop_action;
         }
@@ -158,25 +160,26 @@ static void try_seeds(fits *f, run_side *side)
 /* Tries the positions near the row's, where the step names that, and other numbers of draws. */
 static void try_positions(fits *f)
 {
-    const int32_t *const position = f->probe->step.positions.host, *const draw =
-                                                                       f->probe->step.draws.host;
-    for (int32_t by = -NEAR_POSITIONS; by <= NEAR_POSITIONS; by++) {
-        cls_step step = f->probe->step;
-        const int32_t moved = position != NULL ? *position + by : -1,
-                      drawn = (draw != NULL ? *draw : 0) + by;
-        if (moved >= 0 && by != 0) {
-            step.positions.host = &moved;
-            try_fit(f, NULL, &step, "position %" PRId32 " draws it", moved);
-            step.positions = f->probe->step.positions;
+    const cls_step *const own = &f->probe->step;
+    for (int64_t by = -NEAR_POSITIONS; by <= NEAR_POSITIONS; by++) {
+        cls_step step = *own;
+        const int64_t position =
+                          own->positions.host != NULL ? (uint32_t)*own->positions.host + by : -1,
+                      draw = own->draws.host != NULL ? *own->draws.host + by : by;
+        const int32_t at = (int32_t)(uint32_t)position, number = (int32_t)draw;
+        if (by != 0 && position >= 0 && position <= UINT32_MAX) {
+            step.positions.host = &at;
+            try_fit(f, NULL, &step, "position %" PRId64 " draws it", position);
+            step.positions = own->positions;
         }
-        if (drawn >= 0 && by != 0) {
-            step.draws.host = &drawn;
-            try_fit(f, NULL, &step, "draw %" PRId32 " of the position draws it", drawn);
+        if (by != 0 && draw >= 0 && draw <= INT32_MAX) {
+            step.draws.host = &number;
+            try_fit(f, NULL, &step, "draw %" PRId64 " of the position draws it", draw);
         }
     }
 }
 
-/* Tries the logits of the step's other rows, and the requests of these. */
+/* Tries the step's other rows: their logits, their requests, and both. */
 static void try_rows(fits *f, run_side *side, const run_statement *s, uint32_t row)
 {
     const cli_probe *const own = f->probe;
@@ -193,12 +196,11 @@ static void try_rows(fits *f, run_side *side, const run_statement *s, uint32_t r
         if (probe.sampler == NULL)
             continue;
         f->probe = &probe;
-        const int32_t slot = other.slots.host != NULL ? *other.slots.host : (int32_t)i;
-        step.slots = other.slots;
+        step = own->step;
         step.positions = other.positions;
         step.draws = other.draws;
-        try_fit(f, NULL, &step, "the request of slot %" PRId32 " (row %" PRIu32 ") draws it", slot,
-                i);
+        try_fit(f, NULL, &step, "the request of row %" PRIu32 " draws it", i);
+        try_fit(f, NULL, &other, "row %" PRIu32 " draws it", i);
         f->probe = own;
         cls_sampler_destroy(probe.sampler);
     }

@@ -157,6 +157,19 @@ mixed "$(drawn_by 'seed=1004 temperature=4' "$one")" "seed 1004 (slot 1) draws i
 mixed "$(drawn_by 'seed=1003 temperature=4' 'slots=0 positions=3 logits=random:9')" \
     "position 3 draws it"
 mixed "$(drawn_by 'seed=1003 temperature=4' "$one draws=2")" "draw 2 of the position draws it"
+request='seed=1004 temperature=3 logit_bias=7:9'
+mixed "$(drawn_by "$request" 'slots=0 positions=6 logits=random:9')" \
+    "the request of row 1 draws it"
+printf '%s\n' 'sampler vocab=8 slots=2 rows=2 max_history=8' \
+    'begin 0 temperature=0 stop_ids=2 stop_action=ban thinking_ends=5' \
+    'begin 1 temperature=0 relaxed_top_k=2 thinking_ends=5' \
+    'step slots=0,1 positions=2147483647,-1 logits=tokens:2,3 -> 2, 2' >thinks.log
+exits 1 "a stop id in the thinking" run thinks.log
+says "a stop id in the thinking" \
+    "row 0 is 0, but 2 is expected; stop_action, while the request thinks, bans token 2$" out
+sed -i 's/-> 2, 2/-> 0, 2/' thinks.log
+exits 1 "relaxed drafts" run thinks.log
+says "relaxed drafts" "row 1 is 3, but 2 is expected; token 2 is outside the kept set: .*" out
 differs "no token" 0 "-1 EMPTY" ""
 differs "a token that does not exist" 0 4 "; token 4 is not in the vocabulary"
 differs "another status" 0 "$drawn STOPPED" "; the token is right, but its status is not"
