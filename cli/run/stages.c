@@ -108,6 +108,9 @@ static void without_chain(cls_params *p)
         return;
     p->thinking_budget = off.thinking_budget; /* the stages do not concern forced ids */
     p->thinking_start.count = p->thinking_ends.count = p->thinking_forced.count = 0;
+    p->loop_action = off.loop_action; /* without these ids nothing can end the thinking */
+    if (p->stop_action == CLS_STOP_END_THINKING)
+        p->stop_action = off.stop_action;
 }
 
 /* Adds a stage to the chain, with its parameters from `from`. */

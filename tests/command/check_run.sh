@@ -168,6 +168,14 @@ exits 1 "a stop id in the thinking" run thinks.log
 says "a stop id in the thinking" \
     "row 0 is 0, but 2 is expected; stop_action, while the request thinks, bans token 2$" out
 sed -i 's/-> 2, 2/-> 0, 2/' thinks.log
+for ends in 'stop_ids=2 stop_action=end-thinking' \
+    'loop_action=end-thinking loop_repeats=2 loop_max=2'; do
+    printf '%s\n' 'sampler vocab=8 slots=1 max_history=8' \
+        "begin 0 top_k=3 $ends thinking_ends=5 thinking_forced=5" \
+        'step logits=tokens:2 -> 7' >ends.log
+    exits 1 "$ends" run ends.log
+    says "$ends" "row 0 is 2, but 7 is expected; token 7 is outside the kept set: stage top-k" out
+done
 exits 1 "relaxed drafts" run thinks.log
 says "relaxed drafts" "row 1 is 3, but 2 is expected; token 2 is outside the kept set: .*" out
 differs "no token" 0 "-1 EMPTY" ""
