@@ -363,6 +363,10 @@ def test_parameters_with_an_effect_elsewhere():
         loops = dict(thinking_forced=[6], loop_repeats=2, loop_action="end_thinking")
         with pytest.raises(ValueError, match="thinking_token_budget = 0 .* 0 is no budget where"):
             read(budget, **loops)
+        stops = dict(thinking_forced=[6], stop_ids=[2], stop_action="end_thinking")
+        with pytest.raises(ValueError, match="0 is no budget where stop_action ends"):
+            read(budget, **stops)
+        assert read(budget, **{**stops, "stop_action": "banned"})["thinking_budget"] == 0
         ended = {"stop_token_ids": [5], "_all_stop_token_ids": {2, 5}, "_eos_token_id": 2}
         assert read({**ended, "min_tokens": 3})["stop_ids"] == [5, 2]
         ended["ignore_eos"] = True
