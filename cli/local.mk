@@ -6,7 +6,7 @@ command_without_errors = cli/common/progress.c cli/common/memory.c cli/common/op
 	cli/common/json.c cli/common/params.c cli/common/grammar.c cli/common/lists.c cli/rows/kinds.c \
 	cli/run/text.c cli/run/words.c cli/run/write.c cli/run/data.c cli/run/grammars.c cli/run/side.c cli/run/fields.c \
 	cli/run/params.c cli/run/maps.c cli/run/inputs.c cli/run/outputs.c cli/run/step.c cli/run/stages.c cli/run/probe.c \
-	cli/run/shards.c cli/run/launches.c cli/run/calls.c cli/run/drafts.c cli/run/samplers.c \
+	cli/run/shards.c cli/run/launches.c cli/run/calls.c cli/run/drafts.c cli/run/recorded.c cli/run/samplers.c \
 	cli/run/slots.c cli/run/script.c cli/run/random_params.c cli/run/random_rows.c cli/run/random_calls.c \
 	cli/run/random.c cli/run/compare.c cli/run/shrink.c cli/run/why.c \
 	cli/run/expect.c \

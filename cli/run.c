@@ -12,7 +12,7 @@ enum { EQUAL, DIFFERENT }; /* exit statuses, beside cli_failure */
 enum { MOST_SIDES = 64 };
 
 typedef struct command {
-    const char *device;
+    const char *device, *record;
     uint64_t sides; /* bits of known_sides */
     uint32_t seeds, first_seed, calls;
     bool shrinks, compiles_all;
@@ -198,6 +198,10 @@ int cls_cmd_run(int argc, char **argv)
          "the number that is added to the seeds first (default 0)"},
         {"calls", CLI_UINT, &c->calls, "N",
          "the most calls of a random statement (default: its own)"},
+        {"record", CLI_OUTPUT, &c->record, "FILE",
+         "write the calls that are made as a text without random statements, whose arrays are "
+         "files "
+         "in its folder: those of the last side"},
         {"whole", CLI_FLAG, &keeps, NULL, "do not make a text shorter that differs"},
         {"all-features", CLI_FLAG, &c->compiles_all, NULL,
          "compile all features of samplers whose features the text does not name (default: those "
@@ -211,8 +215,11 @@ int cls_cmd_run(int argc, char **argv)
               options);
     if (files.count == 0)
         cli_die("run needs the name of a file; clsample run --help says more");
-    c->shrinks = !keeps;
+    c->shrinks = !keeps && c->record == NULL;
     open_sides(c);
+    if (c->record != NULL && c->side[c->count - 1].most_shards != 0)
+        cli_die("--record: the calls of shards are not written");
+    c->side[c->count - 1].records_to = c->record;
     for (uint32_t i = 0; i < files.count && result == EQUAL; i++)
         result = run_file(c, files.text[i]);
     if (result == EQUAL)

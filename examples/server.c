@@ -18,6 +18,9 @@
  * grammar of a vocabulary of 512 tokens, with the end 2, that was made where there is a tokenizer:
  *
  *     python -m clsample.grammar schema.json --tokenizer tokenizer.json --end-id 2 -o tool.clsg
+ *
+ * `./a.out --record server.run` also writes the calls on the sampler, for `clsample run
+ * server.run`.
  */
 #include "opencl.h"
 #include <string.h>
@@ -183,7 +186,23 @@ static cl_mem buffer(const server *s, size_t words)
     return opencl_buffer(&s->device, words * sizeof(int32_t));
 }
 
-static void server_open(server *s, const cls_grammar *tool)
+/* Writes what the library gives it of a record. `user`: the path of the text. */
+static int write_record(void *user, const char *file, uint64_t offset, const void *bytes,
+                        size_t size)
+{
+    const char *text = user, *slash = strrchr(text, '/');
+    char path[1024];
+    snprintf(path, sizeof path, "%.*s%s",
+             file != NULL && slash != NULL ? (int)(slash + 1 - text) : 0, text,
+             file != NULL ? file : text);
+    FILE *out = fopen(path, offset == 0 ? "wb" : "ab");
+    if (out == NULL)
+        return 1;
+    const size_t written = fwrite(bytes, 1, size, out);
+    return fclose(out) != 0 || written != size;
+}
+
+static void server_open(server *s, const cls_grammar *tool, char *record)
 {
     cls_sampler_options options;
     s->device = opencl_open();
@@ -206,6 +225,11 @@ static void server_open(server *s, const cls_grammar *tool)
         CLS_FEATURE_SHORTLIST | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
     if (tool != NULL)
         options.features |= CLS_FEATURE_HISTORY;
+    if (record != NULL) {
+        options.record = write_record;
+        options.record_user = record;
+        options.record_arrays = 1;
+    }
     must(cls_sampler_create(s->device.cls, &options, &s->sampler));
     /* Two entries: two steps are in flight. */
     must(cls_readback_create(s->device.cls, 2 * SLOTS * sizeof(int32_t), 2, &s->readback));
@@ -394,12 +418,15 @@ static void serve(server *s, request *requests, uint32_t n, uint32_t slots)
 
 int main(int argc, char **argv)
 {
-    cls_grammar *tool = argc > 1 ? load_grammar(argv[1]) : NULL;
+    const int records = argc > 2 && strcmp(argv[1], "--record") == 0;
+    char *record = records ? argv[2] : NULL;
+    const int next = records ? 3 : 1;
+    cls_grammar *tool = argc > next ? load_grammar(argv[next]) : NULL;
     static request together[MAX_REQUESTS], alone[MAX_REQUESTS];
     static server s;
     const uint32_t n = make_requests(together, tool);
     uint32_t tokens = 0, different = 0;
-    server_open(&s, tool);
+    server_open(&s, tool, record);
     serve(&s, together, n, SLOTS);
     const uint32_t steps = s.n_steps, rows = s.n_rows;
     make_requests(alone, tool);

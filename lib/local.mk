@@ -13,7 +13,8 @@ library_sources = \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c lib/programs/proved.c \
 	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
 	lib/queue/events.c lib/queue/arguments.c lib/queue/pointers.c lib/queue/buffers.c lib/queue/readback.c \
-	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/history.c lib/request/logarithm.c lib/request/grammar.c lib/request/grammar_saved.c \
+	lib/request/param_table.c lib/request/params.c lib/request/words.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/history.c lib/request/logarithm.c lib/request/grammar.c lib/request/grammar_saved.c \
+	lib/record/record.c \
 	lib/host/host.c lib/host/state.c lib/host/text.c lib/host/slot.c lib/host/adjust.c lib/host/select.c lib/host/set.c \
 	lib/host/stages/infill.c lib/host/stages/min_p.c lib/host/stages/mirostat.c \
 	lib/host/stages/p_less.c lib/host/stages/temperature.c lib/host/stages/top_a.c \
@@ -22,7 +23,7 @@ library_sources = \
 	lib/host/draw.c lib/host/watermark.c lib/host/outputs.c lib/host/verify.c lib/host/lookup.c \
 	lib/sampler/enter.c lib/sampler/kernels.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
-	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
+	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/recorded.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/selftest/prove.c \
 	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c \

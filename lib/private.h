@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the project's libraries have in common beside the public calls: errors, structs that grow,
- * checks of the caller's queues, events and buffers, and uploads. Only the two functions of errors
- * and the table of OpenCL's functions are exported, in the version node CLSAMPLE_PRIVATE
- * (lib/clsample.map), since the thread's error and the table are in libclsample; the rest is
- * compiled into each library. No program but the command may call it, and all must be from the same
- * release.
+ * checks of the caller's queues, events and buffers, and uploads. Only the two functions of errors,
+ * the table of OpenCL's functions and the words of parameters are exported, in the version node
+ * CLSAMPLE_PRIVATE (lib/clsample.map), since the thread's error and the tables are in libclsample;
+ * the rest is compiled into each library. No program but the command may call it, and all must be
+ * from the same release.
  *
  * This header includes no private ones but those of two tables: what is not here, the other
  * libraries cannot use.
@@ -53,6 +53,13 @@ CLS_API cls_status cls_no_field(cls_status status);
 /* Reports that there is no host memory for what the message names. */
 #define cls_no_memory(...) \
     cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for " __VA_ARGS__)
+
+/* -------------------------------------------------------------- parameters */
+
+/* Writes parameters as words of a text of calls, those that do not have their defaults:
+ * " temperature=0.5 top_k=3". A grammar is left out. The numbers give the same parameters again. */
+CLS_API void cls_params_words(const cls_params *params,
+                              void (*add)(void *to, const char *bytes, size_t n), void *to);
 
 /* ------------------------------------------------------- structs that grow */
 

@@ -208,6 +208,8 @@ NOT_ARGUMENTS = {
     "build_log_size",
     "build_log_stays",
     "binary_size",
+    "record_user",
+    "record_name",
 }
 
 
@@ -216,7 +218,11 @@ BASES = {"cls_row_status": "RowBits"}
 
 
 # Fields that are arguments of another name, and their types in Python.
-ARGUMENTS = {"late_compile": ("late_compile", "bool")}
+ARGUMENTS = {
+    "late_compile": ("late_compile", "bool"),
+    "record": ("record", "str"),
+    "record_arrays": ("record_arrays", "bool"),
+}
 
 
 def annotation(field):

@@ -89,6 +89,13 @@ MANUAL: Dict[str, str] = {
     " accept() on the host. Memory for it is allocated with the sampler: once on the device and 16"
     " times on the host. 0: the first steps with such masks allocate it, and may raise OutOfMemory"
     " or OpenCLError with nothing enqueued.",
+    "record": "The path of a file to which the calls are written, as a text that clsample run"
+    " replays on the host and on any device. It has all tokens of all requests. Files of arrays and"
+    " grammars are written beside it; what these files had is replaced.",
+    "record_arrays": "With `record`. True: logits, masks, biases and draft distributions are"
+    " written to files. False: their hashes stand in the text.",
+    "record_size": "With `record`: bytes of memory for what steps in flight read. The text ends"
+    " where it is full. 0: 64 MiB, or two steps if that is more.",
     "counts": "What is counted of the tokens, for penalties: 'none' (no penalties), 'presence' (no"
     " frequency penalty) or 'all'.",
     "tier": "The OpenCL features that the kernels may use: 'auto' (what the device has), 'int64' or"

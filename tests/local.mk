@@ -10,7 +10,7 @@ short_tests = tests/device/check_proofs tests/device/check_programs tests/device
 short_units = tests/unit/check_reference tests/unit/check_watermark
 device_tests = tests/device/check_interface tests/device/check_refused \
 	tests/device/check_saved tests/device/check_memory tests/device/check_ahead \
-	tests/device/check_fork tests/device/check_wide tests/device/check_head_calls \
+	tests/device/check_fork tests/device/check_record tests/device/check_wide tests/device/check_head_calls \
 	tests/device/check_pointers
 unit_tests = tests/unit/check_arithmetic tests/unit/check_goldens tests/unit/check_samplers tests/unit/check_table \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
@@ -50,7 +50,7 @@ endif
 if BUILD_COMMAND
 # The command opens the device in each run: it takes longest once kernels are compiled.
 first_command_test = tests/command/check_command.sh
-quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
+quick_command_tests = tests/command/check_run.sh tests/command/check_replay.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 short_scripts += tests/scripts/groups.sh tests/scripts/judge.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh. All sets

@@ -392,6 +392,9 @@ void cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
 void cli_npy_read(const char *path, cli_npy *array);
 
+/* The bytes of a file that is no array. */
+void *cli_bytes_read(const char *path, size_t *size);
+
 /* The number of rows to read: those that are selected, or all. It fails if the array has not all of
  * them, or more rows than a command can take. */
 uint32_t cli_npy_count(const cli_npy *array, const cli_picked *picked);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads a grammar from JSON: {"transitions": [{"ID": STATE, ...}, ...], "final": [STATE, ...],
- * "end_ids": [ID, ...]}, with an object for each state, from state 0 on. */
+/* Reads a grammar that was saved, or from JSON: {"transitions": [{"ID": STATE, ...}, ...], "final":
+ * [STATE, ...], "end_ids": [ID, ...]}, with an object for each state, from state 0 on. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -163,6 +163,31 @@ void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST])
         snprintf(&digest[2 * i], 3, "%02x", info.digest[i]);
 }
 
+/* A grammar that cls_grammar_save() wrote, or NULL: the file has something else. */
+static cls_grammar *read_saved(const char *path, uint32_t vocab)
+{
+    size_t size;
+    cls_saved_grammar saved;
+    cls_grammar_info info;
+    cls_grammar *grammar;
+    void *const bytes = cli_bytes_read(path, &size);
+    cls_saved_grammar_init(&saved);
+    cls_grammar_info_init(&info);
+    if (size < 4 || memcmp(bytes, "CLSG", 4) != 0) {
+        cli_free(bytes);
+        return NULL;
+    }
+    saved.bytes = bytes;
+    saved.size = size;
+    if (cls_grammar_load(&saved, &grammar) != CLS_OK || cls_grammar_query(grammar, &info) != CLS_OK)
+        cli_die("%s: %s", path, cls_error_message());
+    if (info.vocab != vocab)
+        cli_die("%s: the grammar is of a vocabulary of %" PRIu32 " tokens, not of %" PRIu32, path,
+                info.vocab, vocab);
+    cli_free(bytes);
+    return grammar;
+}
+
 cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
 {
     static const char *const keys[] = {"transitions", "final", "end_ids"};
@@ -170,6 +195,8 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
     cls_grammar *grammar;
     const char *key;
     json_t *value;
+    if (cli_kind_of(path) == CLI_REGULAR && (grammar = read_saved(path, vocab)) != NULL)
+        return grammar;
     json_t *const object = cli_json_read(path);
     if (!json_is_object(object))
         cli_die("%s: the grammar is not an object", path);

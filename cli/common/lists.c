@@ -211,7 +211,7 @@ static void chain_parse(const char *what, const char *text, cls_params *params)
 {
     const struct name *preset = find_name(presets, text);
     if (preset == NULL) {
-        read_stages(what, split(text, 64), params);
+        read_stages(what, strcmp(text, "none") == 0 ? json_array() : split(text, 64), params);
         return;
     }
     params->chain = preset->value;
@@ -229,23 +229,6 @@ static void chain_from_json(const char *what, json_t *value, cls_params *params)
 }
 
 /* -------------------------------------------------------------------------- all */
-
-/* A preset's name, or an array of the names of the stages. The table of presets has their numbers'
- * order; that of stages has a stage's own name first. */
-json_t *cli_chain_json(const cls_params *p)
-{
-    json_t *array;
-    if (p->chain != CLS_CHAIN_CUSTOM)
-        return json_string(presets[p->chain].name);
-    array = json_array();
-    for (size_t i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
-        const struct name *stage = stages;
-        while (stage->value != p->stages[i])
-            stage++;
-        json_array_append_new(array, json_string(stage->name));
-    }
-    return array;
-}
 
 /* The texts of an option as a list. */
 static json_t *list_of(const cli_list *texts, void (*add)(json_t *list, const char *text))

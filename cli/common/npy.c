@@ -182,6 +182,25 @@ static void check_length(cli_npy *array)
         cli_die("%s: the file has more data than its header says", array->path);
 }
 
+void *cli_bytes_read(const char *path, size_t *size)
+{
+    FILE *const file = fopen(path, "rb");
+    char *bytes = NULL;
+    size_t got = 0, room = 0;
+    if (file == NULL)
+        cli_die("%s: cannot be opened: %s", path, strerror(errno));
+    do {
+        room = room == 0 ? 65536 : 2 * room;
+        bytes = cli_grow(bytes, room, 1);
+        got += fread(bytes + got, 1, room - got, file);
+    } while (got == room);
+    if (ferror(file))
+        cli_die("%s: cannot be read: %s", path, strerror(errno));
+    fclose(file);
+    *size = got;
+    return bytes;
+}
+
 /* Reads `size` bytes. The header of a pipe alone must not make the command allocate memory, so the
  * memory grows with the data that arrive. */
 static void read_block(cli_npy *array, uint64_t size, void **data)

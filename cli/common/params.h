@@ -35,9 +35,6 @@ json_t *cli_json_read(const char *path);
  */
 void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
 
-/* A value of the type, for cli_set_from_json(). words: those of a CLI_CHOICE, which | separates. */
-json_t *cli_to_json(cli_type type, const void *at, const char *words);
-
 json_t *cli_ids_json(const int32_t *ids, size_t count);
 
 /* ------------------------------------------------------- cli/common/lists.c */
@@ -50,9 +47,6 @@ bool cli_list_from_text(const char *field, const char *what, const char *text, c
 
 /* Sets the chain, or the list with this key, from a JSON value. Messages begin with `what`. */
 void cli_list_from_json(const char *key, const char *what, json_t *value, cls_params *params);
-
-/* The value of "chain" that cli_list_from_json() reads. */
-json_t *cli_chain_json(const cls_params *params);
 
 /* Parses ids of the vocabulary that are separated by commas, if there are any. */
 void cli_ids_parse(const char *what, const cli_list *texts, uint32_t vocab, cls_ids *list);

@@ -50,6 +50,12 @@ cls_sampler_options run_sampler_options(const run_statement *s, uint32_t feature
 /* What a test does with each new sampler of a device; or NULL. */
 extern void (*run_prepare)(cls_sampler *sampler);
 
+/* -------------------------------------------------------- cli/run/recorded.c */
+
+/* Lets the library write the calls of a side's next sampler as a text, if side->records_to is set.
+ */
+void run_record_calls(run_side *side, cls_sampler_options *options);
+
 /* ----------------------------------------------------------- cli/run/slots.c */
 
 /* A slot call on each slot of a statement. */

@@ -122,6 +122,17 @@ static void *near_logits(uint64_t seed, const int32_t *offsets, uint32_t request
     return all;
 }
 
+/* The distributions of a file, one row for each draft. */
+static const void *rows_of_file(const run_side *side, const run_statement *s, const char *name,
+                                uint32_t drafts, int32_t dtype)
+{
+    const cli_array *const a = run_array(NULL, s, CLI_LOGITS, name, dtype);
+    if (a->rows < drafts || a->width != side->sampler_options.vocab)
+        run_die(s, "%s has %" PRIu32 " rows of %" PRIu32 " values for %" PRIu32 " drafts", name,
+                a->rows, a->width, drafts);
+    return a->data;
+}
+
 static cls_buffer read_distributions(run_side *side, const run_statement *s, const int32_t *offsets,
                                      uint32_t requests, const run_inputs *in, cls_verify_call *v)
 {
@@ -139,16 +150,22 @@ static cls_buffer read_distributions(run_side *side, const run_statement *s, con
     const char *const by_hand = strncmp(text, "logits-", 7) == 0 ? text + 7 : text;
     if (by_hand == text && !logits)
         dtype = CLS_F32;
-    const void *const rows = probs    ? run_random_probs(number[0], drafts, vocab)
+    const char *const of_logits = strncmp(text, "logits-file:", 12) == 0 ? text + 7 : text;
+    const bool of_file = strncmp(of_logits, "file:", 5) == 0;
+    if (of_file)
+        dtype = of_logits == text ? CLS_F32 : in->of[CLI_LOGITS].type;
+    const void *const rows = of_file  ? rows_of_file(side, s, of_logits + 5, drafts, dtype)
+                             : probs  ? run_random_probs(number[0], drafts, vocab)
                              : near   ? near_logits(number[0], offsets, requests, vocab, in)
                              : logits ? run_random_logits(number[0], -1, drafts, vocab, dtype)
                                       : run_rows_by_hand(s, "draft", by_hand, drafts, vocab, dtype);
     if (rows == NULL)
         run_die(s,
-                "draft=%.40s is none of probs:SEED, list:NUMBERS, logits:SEED, near:SEED and "
-                "logits-list:NUMBERS",
+                "draft=%.40s is none of probs:SEED, list:NUMBERS, file:NAME, logits:SEED, "
+                "near:SEED, logits-list:NUMBERS and logits-file:NAME",
                 text);
-    v->draft_kind = logits || by_hand != text ? CLS_DRAFT_LOGITS : CLS_DRAFT_PROBS;
+    v->draft_kind =
+        logits || by_hand != text || of_logits != text ? CLS_DRAFT_LOGITS : CLS_DRAFT_PROBS;
     const size_t size = dtype_size(dtype);
     const drafts_layout l = v->draft_stride == 0 && v->draft_request_stride == 0
                                 ? layout_of(side, offsets, requests, vocab)

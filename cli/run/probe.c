@@ -11,7 +11,7 @@ cli_probe run_probe(run_side *side, const run_statement *s, uint32_t row)
     size_t size = 0;
     run_step_row(side, s, row, &p.step);
     const int32_t slot = p.step.slots.host != NULL ? *p.step.slots.host : (int32_t)row;
-    if (slot < 0 || (uint32_t)slot >= o.slot_count || side->rules[slot] == NULL)
+    if (slot < 0 || (uint32_t)slot >= o.slot_count || !run_has_rules(side, slot))
         return p;
     run_params(side, side->rules[slot], &p.params);
     o.slot_count = 2;

@@ -135,6 +135,7 @@ void run_sampler(run_side *side, const run_statement *s)
     if (run_find(s, "dtypes") == NULL && !side->on_host && !side->compiles_all)
         o.dtypes = side->dtypes;
     side->shards = run_least(side->most_shards, o.vocab);
+    run_record_calls(side, &o);
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++)

@@ -19,6 +19,7 @@
  *               probe.c     the row of a side that is sampled again
  *     calls.h   shards.c    calls of a divided vocabulary
  *               launches.c  what slot calls enqueue
+ *               recorded.c  the calls as the library writes them
  *               calls.c     statements that enqueue, but for
  *               drafts.c    verifications
  *               samplers.c  statements on samplers, grammars and prefixes

@@ -342,6 +342,12 @@ run_named *run_name_set(run_side *side, const char *name, void *object, size_t s
     return found;
 }
 
+bool run_has_rules(const run_side *side, int32_t slot)
+{
+    const run_statement *const s = side->rules[slot];
+    return s != NULL && strcmp(s->verb, "load") != 0;
+}
+
 /* ------------------------------------------------------------------------- end */
 
 void run_end_samplers(run_side *side)

@@ -83,6 +83,8 @@ typedef struct run_side {
     cls_context_options options;
     cli_target target;         /* of the host only the context */
     cl_command_queue queue[2]; /* they take turns unless [1] is NULL */
+    const char *records_to;    /* the file for the calls, or NULL */
+    uint32_t recorded;         /* samplers that have one */
     const char *lacks;         /* what the device does not have for this side; or NULL */
 
     /* While a script runs. */
@@ -162,6 +164,9 @@ void run_note(run_side *side, const char *name, const void *bytes, size_t size);
 /* Something that a statement named. */
 run_named *run_name_find(run_side *side, const char *name);
 run_named *run_name_set(run_side *side, const char *name, void *object, size_t size);
+
+/* Whether the text has the parameters of a slot: those of a slot of a file are not known. */
+bool run_has_rules(const run_side *side, int32_t slot);
 
 /* The slot of the side for one of the script. */
 int32_t run_slot(const run_side *side, int32_t slot);

@@ -96,9 +96,13 @@ void run_load(run_side *side, const run_statement *s)
 {
     uint32_t n;
     const int32_t *const slots = run_slots(s, &n);
-    const run_named *const saved = run_name_find(side, run_value(s, "from"));
+    const char *const path = run_find(s, "file");
+    run_named read = {.rules = s};
+    if (path != NULL)
+        read.object = cli_bytes_read(run_path(s, path), &read.size);
+    const run_named *const saved = path != NULL ? &read : run_name_find(side, run_value(s, "from"));
     const cls_grammar *const grammar = run_grammar_of(side, s);
-    run_check_keys(s, "from grammar cut at byte word", NULL);
+    run_check_keys(s, "from file grammar cut at byte word", NULL);
     if (saved == NULL || saved->size == 0)
         run_die(s, "from=%.40s is no saved slot of this script", run_value(s, "from"));
     size_t size;

@@ -1,7 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes a step, or the step of one row, of a statement. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "run/step.h"
+
+/* The next number of random_bits=list:NUMBERS. */
+static uint64_t next_bits(const run_statement *s, const char **at)
+{
+    char *end;
+    errno = 0;
+    const unsigned long long bits = strtoull(*at, &end, 10);
+    if (end == *at || **at == '-' || errno != 0 || strchr(",", *end) == NULL)
+        run_die(s, "random_bits: '%.20s' is no number of 64 bits for the next row", *at);
+    *at = end + (*end == ',');
+    return bits;
+}
 
 run_step_call run_step_read(run_side *side, const run_statement *s)
 {
@@ -20,12 +35,15 @@ run_step_call run_step_read(run_side *side, const run_statement *s)
     c.in = run_inputs_read(side, s, c.logits_rows, c.rows);
     c.in.map[CLI_LOGITS] = run_map_read(s, "logits_map", c.rows);
     if (random != NULL && !run_is(s, random, "edges", number)) {
-        if (!run_is(s, random, "random", number))
-            run_die(s, "random_bits=%.40s is neither random:SEED nor edges:SEED", random);
         uint64_t *const bits = cli_alloc(c.rows + (size_t)1, sizeof *bits);
+        const bool listed = strncmp(random, "list:", 5) == 0;
+        if (!listed && !run_is(s, random, "random", number))
+            run_die(s, "random_bits=%.40s is none of random:SEED, edges:SEED and list:NUMBERS",
+                    random);
         rng r = {number[0]};
+        const char *at = random + 5;
         for (uint32_t i = 0; i < c.rows; i++)
-            bits[i] = rng_bits(&r);
+            bits[i] = listed ? next_bits(s, &at) : rng_bits(&r);
         c.random = bits;
     }
     return c;

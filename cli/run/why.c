@@ -143,7 +143,7 @@ static void try_seeds(fits *f, run_side *side)
     const cls_params *const own = &f->probe->params;
     for (uint32_t i = 0; i < side->sampler_options.slot_count; i++) {
         cls_params other, params = *own;
-        if (side->rules[i] == NULL)
+        if (!run_has_rules(side, (int32_t)i))
             continue;
         run_params(side, side->rules[i], &other);
         params.seed = other.seed;

@@ -51,7 +51,9 @@ typedef struct cls_sampler_options {
      * take seconds, of which the context's `progress` is told. What each parameter needs is in the
      * table of doc/requests.md, "Features"; CLS_FEATURES_ALL has all. */
     int32_t late_compile;
-    int32_t reserved; /* 0 */
+    /* With `record`. 1: the logits, masks, biases and draft distributions of steps become files
+     * beside the text. 0 (default): their hashes stand in its lines. */
+    int32_t record_arrays;
 
     /* The size in bytes of the largest mask.host of a step or a verification, and of the largest
      * host array of cls_accept() with several tokens a row. Memory for it is allocated when the
@@ -61,6 +63,35 @@ typedef struct cls_sampler_options {
      * larger masks than before. They may then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR with
      * nothing enqueued. */
     uint64_t host_mask_size;
+
+    /* Writes the calls on the sampler as a text that `clsample run` replays, on the host and on any
+     * device: slot calls with their parameters and prompts, steps with the tokens that they gave.
+     * A server that draws a wrong token so becomes a short text. The text has all tokens of all
+     * requests. NULL (default): no text.
+     *
+     * The function appends `size` bytes to a file: to the text if `file` is NULL, else to the file
+     * of this name in the text's folder, which a line of the text names. `offset` is where the
+     * bytes go; a file begins with 0. It returns 0, or another number if it cannot write; then the
+     * text ends, and it is not called again. It is called during calls on the sampler, also by
+     * cls_sampler_create() and cls_sampler_destroy(), by the thread that makes them, and must not
+     * use the sampler.
+     *
+     * Calls do not wait for it: what a step reads and writes on the device is read into memory that
+     * the sampler has from its creation, behind the step's kernels, and a later call on the sampler
+     * writes the line. The step's event is that of the last of these reads, so buffers stay as they
+     * are until then, and buffers must be readable by the host. Where the memory is full, where a
+     * buffer cannot be read, or where a step has failed, a comment ends the text, and no call
+     * fails. A text that is whole ends with the line "end".
+     *
+     * Calls that were refused and those that change no request are not in it: cls_slot_save(),
+     * cls_logprobs(), and the outputs of steps (cls_outputs). A sampler of a shard cannot be
+     * recorded. */
+    int (*record)(void *user, const char *file, uint64_t offset, const void *bytes, size_t size);
+    void *record_user;
+    /* How the names of files begin, up to 200 characters; it is copied. NULL: "record". */
+    const char *record_name;
+    /* Bytes for what steps in flight read. 0 (default): 64 MiB, or two steps if that is more. */
+    uint64_t record_size;
 } cls_sampler_options;
 
 CLS_INIT_FUNCTION(cls_sampler_options)
@@ -114,7 +145,8 @@ typedef struct cls_memory {
                             longest prompt and the largest of these masks */
     uint64_t rows;       /* on the device: what the kernels of a step pass to each other */
     uint64_t device;     /* the sum of these */
-    uint64_t host;       /* on the host, including 16 copies of the largest mask.host */
+    uint64_t host;       /* on the host, including 16 copies of the largest mask.host and what
+                            options->record_size says */
 } cls_memory;
 CLS_INIT_FUNCTION(cls_memory)
 

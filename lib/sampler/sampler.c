@@ -146,6 +146,8 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
         s->host->row.infill.end_ids = (cls_ids){table, infill.end_ids.count};
         s->host->row.infill.prefix_of = table + infill.end_ids.count;
         atomic_store(&s->has_infill, 1);
+        if (cls_record_is_on(s->record))
+            cls_record_infill(s->record, &infill, s->vocab);
         return CLS_OK;
     }
     const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
@@ -160,6 +162,8 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
     s->infill = buffer;
     s->infill_end_count = infill.end_ids.count;
     atomic_store(&s->has_infill, 1);
+    if (cls_record_is_on(s->record))
+        cls_record_infill(s->record, &infill, s->vocab);
     return CLS_OK;
 }
 
@@ -193,7 +197,7 @@ static cls_status check_sampler_options(const cls_sampler_options *o)
                           (unsigned long long)o->host_mask_size);
     cls_status status = cls_switch_check("options->late_compile", o->late_compile);
     if (status == CLS_OK)
-        status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
+        status = cls_switch_check("options->record_arrays", o->record_arrays);
     return status == CLS_OK ? cls_features_check("options->", o->dtypes, o->features) : status;
 }
 
@@ -249,6 +253,23 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     return CLS_OK;
 }
 
+/* Begins the text of a sampler's calls. The tokens and statuses that the caller does not ask for
+ * are written to memory of the sampler. */
+static cls_status create_record(cls_sampler *s, const cls_sampler_options *callers)
+{
+    cls_sampler_options o;
+    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
+    const uint64_t rows = s->max_rows, bytes = 2 * rows * sizeof(int32_t);
+    if (status != CLS_OK || o.record == NULL)
+        return status;
+    status = cls_record_create(&o, rows * s->vocab * sizeof(float), &s->record);
+    if (status == CLS_OK && s->host != NULL) {
+        s->recorded_on_host = malloc((size_t)bytes);
+        return s->recorded_on_host != NULL ? CLS_OK : cls_no_memory("options->record");
+    }
+    return status == CLS_OK ? allocate_sampler(s, &s->recorded, bytes, "options->record") : status;
+}
+
 cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
                               cls_sampler **out)
 {
@@ -256,6 +277,8 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *o
     if (status != CLS_OK)
         return status;
     status = cls_sampler_add_features(*out, (*out)->features);
+    if (status == CLS_OK)
+        status = create_record(*out, options);
     if (status != CLS_OK) {
         cls_sampler_destroy(*out);
         *out = NULL;
@@ -269,7 +292,8 @@ void cls_sampler_destroy(cls_sampler *s)
     if (s == NULL)
         return;
     cl_mem *const others[] = {&s->lists.buffer,   &s->changes.buffer, &s->words.buffer,
-                              &s->payload.buffer, &s->lists_to_copy,  &s->infill};
+                              &s->payload.buffer, &s->lists_to_copy,  &s->infill,
+                              &s->recorded};
     /* Uploads read the staging memory until they have ended. */
     cls_sampler_flush(s, NULL);
     for (int i = 0; i < CLS_STAGING_COUNT; i++) {
@@ -281,6 +305,8 @@ void cls_sampler_destroy(cls_sampler *s)
         free(s->staging[i].payload.data);
         free(s->staging[i].rows.data);
     }
+    cls_record_destroy(s->record);
+    free(s->recorded_on_host);
     if (s->last_event != NULL)
         clReleaseEvent(s->last_event);
     if (s->last_queue != NULL)
@@ -321,7 +347,7 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
         m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
                  2 * (uint64_t)CLS_MAPS * s->max_rows * sizeof(int32_t) + s->needs.arrays +
                  (s->needs.shortlist + 1) * sizeof *s->needs.listed +
-                 cls_host_size(s->host, s->max_rows);
+                 cls_host_size(s->host, s->max_rows) + cls_record_size(s->record);
         CLS_STRUCT_WRITE(&m, callers);
         return CLS_OK;
     }
@@ -341,6 +367,7 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
              (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size + s->needs.arrays +
+             cls_record_size(s->record) +
              (s->needs.shortlist + 1) * sizeof *s->needs.listed;
     for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
         if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].known != NULL)

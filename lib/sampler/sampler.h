@@ -6,6 +6,7 @@
 #define CLS_SAMPLER_H
 
 #include "host/host.h"
+#include "record/record.h"
 #include "sampler/changes.h"
 #include "sampler/commands.h"
 #include "sampler/memory.h"
@@ -93,14 +94,17 @@ struct cls_sampler {
     uint64_t host_mask_size; /* bytes for masks from the host that are allocated at creation */
     cl_event last_event;     /* of the last step */
     cl_command_queue last_queue;
-    uint32_t launches;        /* of the last call */
-    cl_int lost;              /* why a step failed in the middle, or CL_SUCCESS */
-    atomic_flag in_use;       /* set during a call */
-    struct cls_shard *shard;  /* that uses the sampler, or NULL */
-    const char *refusal;      /* why only the shard's calls may use the sampler now, or NULL */
-    uint32_t tiles_per_group; /* in proofs: for each group of the kernels over tiles; 0: usual */
-    uint32_t change_tokens;   /* in the self-test: the most tokens of a change; 0: usual */
-    int force_search;         /* 1 in tests and proofs: rows with truncations are searched */
+    uint32_t launches;         /* of the last call */
+    cl_int lost;               /* why a step failed in the middle, or CL_SUCCESS */
+    atomic_flag in_use;        /* set during a call */
+    struct cls_shard *shard;   /* that uses the sampler, or NULL */
+    const char *refusal;       /* why only the shard's calls may use the sampler now, or NULL */
+    uint32_t tiles_per_group;  /* in proofs: for each group of the kernels over tiles; 0: usual */
+    uint32_t change_tokens;    /* in the self-test: the most tokens of a change; 0: usual */
+    cls_record *record;        /* the text of the calls, or NULL, */
+    cl_mem recorded;           /* and int32 [2][max_rows] for tokens and statuses that the caller */
+    int32_t *recorded_on_host; /* does not ask for: on the device, or on the host */
+    int force_search;          /* 1 in tests and proofs: rows with truncations are searched */
 };
 
 /* Every call that uses a sampler runs between cls_sampler_enter() and cls_sampler_leave(), which
@@ -114,8 +118,13 @@ cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 #define CLS_GUARDED_CALL(sampler, call) \
     (cls_sampler_enter(sampler) == CLS_OK ? cls_sampler_leave(sampler, call) : cls_error_status())
 
-/* A slot call, whose changes are made at once on the host, and before the next step on a device. */
-#define CLS_SLOT_CALL(sampler, call) CLS_GUARDED_CALL(sampler, cls_changes_end(sampler, call))
+/* A slot call, whose changes are made at once on the host, and before the next step on a device.
+ * `line` writes it into the text of the sampler's calls. */
+#define CLS_SLOT_CALL(sampler, call, line) \
+    CLS_GUARDED_CALL(sampler, \
+                     cls_changes_end(sampler, call) != CLS_OK \
+                         ? cls_error_status() \
+                         : ((cls_record_is_on((sampler)->record) ? line : (void)0), CLS_OK))
 
 /* Returns the sampler's smallest variant of a kernel that supports a step's features; its handle is
  * NULL if there is none. dtype is 0 for kernels that read no logits. */

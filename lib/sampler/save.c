@@ -717,5 +717,6 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
 cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
                          const cls_grammar *grammar)
 {
-    return CLS_SLOT_CALL(s, load_slot(s, slot, saved, size, grammar));
+    return CLS_SLOT_CALL(s, load_slot(s, slot, saved, size, grammar),
+                         cls_record_load(s->record, slot, saved, size, grammar));
 }

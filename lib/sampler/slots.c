@@ -343,10 +343,17 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     return CLS_OK;
 }
 
+static void record_begun(cls_sampler *s, uint32_t slot, const cls_text *callers)
+{
+    cls_text text;
+    if (read_begun_text(callers, &text) == CLS_OK)
+        cls_record_request(s->record, "begin", slot, &s->request[slot].params, &text);
+}
+
 cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
                           const cls_text *text)
 {
-    return CLS_SLOT_CALL(s, begin_slot(s, slot, params, text));
+    return CLS_SLOT_CALL(s, begin_slot(s, slot, params, text), record_begun(s, slot, text));
 }
 
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -365,7 +372,9 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
 cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                                   uint32_t prompt_count)
 {
-    return CLS_SLOT_CALL(s, append_prompt(s, slot, prompt, prompt_count));
+    return CLS_SLOT_CALL(
+        s, append_prompt(s, slot, prompt, prompt_count),
+        cls_record_line(s->record, "append", slot, "prompt", prompt, prompt_count));
 }
 
 static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -388,7 +397,8 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
 cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                               uint32_t prompt_count)
 {
-    return CLS_SLOT_CALL(s, next_turn(s, slot, prompt, prompt_count));
+    return CLS_SLOT_CALL(s, next_turn(s, slot, prompt, prompt_count),
+                         cls_record_line(s->record, "turn", slot, "prompt", prompt, prompt_count));
 }
 
 static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *params)
@@ -427,7 +437,9 @@ static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *pa
 
 cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
-    return CLS_SLOT_CALL(s, set_params(s, slot, params));
+    return CLS_SLOT_CALL(
+        s, set_params(s, slot, params),
+        cls_record_request(s->record, "params", slot, &s->request[slot].params, NULL));
 }
 
 static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
@@ -464,7 +476,8 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
 
 cls_status cls_slot_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
 {
-    return CLS_SLOT_CALL(s, force_ids(s, slot, ids, n));
+    return CLS_SLOT_CALL(s, force_ids(s, slot, ids, n),
+                         cls_record_line(s->record, "force", slot, "ids", ids, n));
 }
 
 /* Copies the host's part of a request. The slot takes over the parameters. */
@@ -515,7 +528,8 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
 
 cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
-    return CLS_SLOT_CALL(s, copy_slot(s, to, from));
+    return CLS_SLOT_CALL(s, copy_slot(s, to, from),
+                         cls_record_number(s->record, "copy", to, "from", from));
 }
 
 static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
@@ -538,7 +552,8 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
 
 cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
 {
-    return CLS_SLOT_CALL(s, roll_back(s, slot, n));
+    return CLS_SLOT_CALL(s, roll_back(s, slot, n),
+                         cls_record_number(s->record, "rollback", slot, "count", n));
 }
 
 static cls_status reset_slot(cls_sampler *s, uint32_t slot)
@@ -555,7 +570,8 @@ static cls_status reset_slot(cls_sampler *s, uint32_t slot)
 
 cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
 {
-    return CLS_SLOT_CALL(s, reset_slot(s, slot));
+    return CLS_SLOT_CALL(s, reset_slot(s, slot),
+                         cls_record_number(s->record, "reset", slot, NULL, 0));
 }
 
 cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, const uint32_t *state)

@@ -68,6 +68,9 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && s->host != NULL)
         status = cls_refuse_call("the sampler has no device, which a shard needs");
+    if (status == CLS_OK && s->record != NULL)
+        status = cls_refuse_call("the sampler was created with options->record, which writes no "
+                                 "calls of shards");
     if (status == CLS_OK)
         status = check_shard_options(&o, s->vocab);
     if (status == CLS_OK)

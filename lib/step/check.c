@@ -203,6 +203,8 @@ cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue
     plan->count[CLS_N_ROLLBACKS] = s->rollback + UINT64_C(1);
     plan->count[CLS_N_VOCAB] = s->vocab;
     cls_status status = call->read(callers, plan);
+    if (status == CLS_OK && cls_record_is_on(s->record))
+        cls_recorded_results(plan, s);
     if (status == CLS_OK && (plan->step.rows < 1 || plan->step.rows > s->max_rows))
         status = cls_refuse("%s->rows is %u; the sampler was created for 1 to %u",
                             call->operands->call, (unsigned)plan->step.rows, (unsigned)s->max_rows);
@@ -226,16 +228,22 @@ cls_status cls_call_enqueue(const cls_call *call, cls_plan *plan, cls_sampler *s
     if (s->host != NULL) {
         void *copy = NULL;
         const cls_status copied = cls_operands_copy(plan, s, &copy);
-        if (copied == CLS_OK)
+        if (copied == CLS_OK) {
+            struct cls_recorded *const line = cls_recorded_begin(plan, s);
             call->run(plan, s);
+            cls_recorded_on_host(line, s);
+        }
         free(copy);
         return copied;
     }
+    struct cls_recorded *const line = cls_recorded_begin(plan, s);
     const cls_status status = cls_plan_upload(plan, s, queue, n_wait, wait, &c, &code);
     if (status != CLS_OK)
         return status;
     if (code == CL_SUCCESS)
         code = call->launch(plan, &c, &end);
+    if (code == CL_SUCCESS)
+        cls_recorded_read(line, s, queue, &end);
     return cls_commands_end(&c, code, call->failure, end, done);
 }
 

@@ -119,6 +119,24 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *sampler, cl_command
 cls_status cls_row_slots_check(cls_sampler *sampler, const cls_ints *slots, uint32_t n, int shared,
                                cls_plan *plan);
 
+/* ----------------------------------------------------------- recorded.c */
+
+/* The line of a call in the text of a sampler's calls (options->record). */
+struct cls_recorded;
+
+/* Lets a call write the tokens and statuses that the caller does not ask for, if the sampler has
+ * the room. */
+void cls_recorded_results(cls_plan *plan, const cls_sampler *sampler);
+
+/* Copies what a checked call has on the host. NULL: the call has no line. */
+struct cls_recorded *cls_recorded_begin(const cls_plan *plan, cls_sampler *sampler);
+
+/* Take over the line once the call has run: on the host, or on a device, where *end is the event of
+ * the last command, and becomes that of the last read. */
+void cls_recorded_on_host(struct cls_recorded *line, cls_sampler *sampler);
+void cls_recorded_read(struct cls_recorded *line, cls_sampler *sampler, cl_command_queue queue,
+                       cl_event *end);
+
 /* --------------------------------------------------------------- host.c */
 
 /* Do what the kernels of a checked call do, for a sampler without a device. */

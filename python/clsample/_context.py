@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
 
-from . import _opencl, _types
+from . import _opencl, _record, _types
 from ._arrays import Array, DeviceArray, HostArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
 from ._errors import HOST, BadArgument, UnsupportedDevice
@@ -17,7 +18,7 @@ from ._library import Closed, check_process, failure, lib, must, owned, process,
 from ._opencl import Device, Queue, devices
 from ._manual import defaults_of, describe, sign
 from ._shared import shares_memory
-from ._structs import Filler, choices, new, query
+from ._structs import Filler, choices, new, query, switch
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class Context(Closed):
     queue, in order; with the caller's Context these calls must then have a queue, or logits that
     are a pyopencl.array.Array, which has one.
 
+    record: the path of a file to which the calls on the context's first sampler are written, as a
+    text that clsample run replays (Sampler's option `record`); those of the others go to files that
+    are numbered: server.run, server-2.run and so on. record_arrays: as the option of Sampler.
+
     Opening compares the device's arithmetic with the host's, and raises SelfTestFailed if they
     differ. Other exceptions: UnsupportedDevice, BuildFailed (its `log` is the compiler's),
     OpenCLError, OpenCLNotFound, and ValueError or TypeError for arguments. A context may be closed
@@ -72,6 +77,8 @@ class Context(Closed):
         device: Any = None,
         *,
         queue: Any = None,
+        record: Optional[str] = None,
+        record_arrays: bool = False,
         **options: Unpack[ContextOptions],
     ) -> None:
         self._host = isinstance(cl, str) and cl == "host"
@@ -79,6 +86,9 @@ class Context(Closed):
         self._handle: Any = None
         self._keep: List[Any] = []
         self._progress = _Progress()
+        self._record = record
+        self._record_arrays = switch("record_arrays", record_arrays)
+        self._recorded = 0
         struct = new("cls_context_options")
         self._set_options(struct, dict(options))
         self._foreign = cl is not None
@@ -116,6 +126,11 @@ class Context(Closed):
 
     def _owned(self, pointer: Any, destroy: Callable[[Any], Any]) -> Any:
         return ffi.gc(pointer, destroy) if self._host else owned(pointer, destroy)
+
+    def _next_record(self) -> str:
+        """The path of the text of the next sampler."""
+        self._recorded += 1
+        return _record.numbered(os.fspath(self._record or ""), self._recorded)
 
     def _of_device(self, name: str) -> None:
         """Refuses on the host what only a device has."""

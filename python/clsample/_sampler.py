@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Se
 
 import numpy as np
 
-from . import _drafts, _structs, _types
+from . import _drafts, _record, _structs, _types
 from ._arguments import Call, Writer
 from ._arrays import on_device
 from ._cffi import ffi
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
     from ._types import Choice, Choices, Ids
 
+_OWN = ("late_compile", "record", "record_arrays")
 _fill_options = Filler(
-    "cls_sampler_options", "Sampler()", set(SamplerOptions.__annotations__) - {"late_compile"}
+    "cls_sampler_options", "Sampler()", set(SamplerOptions.__annotations__) - set(_OWN)
 )
-_fill_options.names += ["late_compile", "max_rows", "vocab"]  # for messages about unknown names
+_fill_options.names += [*_OWN, "max_rows", "vocab"]  # for messages about unknown names
 MAX_HISTORY = 64  # the package's default
 
 
@@ -78,11 +79,21 @@ class Sampler(Closed):
         # _made() compiles, and warns; the library is not told.
         self._late_compile = switch("late_compile", given.pop("late_compile", True))
         keep: List[Any] = []
+        record = given.pop("record", None)
+        arrays = switch("record_arrays", given.pop("record_arrays", context._record_arrays))
         _fill_options(struct, given, keep)
+        if record is None and context._record is not None:
+            record = context._next_record()
+        if record is not None:
+            struct.record_arrays = arrays
+            _record.start(struct, record, keep)
         out = ffi.new("cls_sampler **")
         status = lib.cls_sampler_create(context.handle, struct, out)
         if status == 0:
-            self._handle = context._owned(out[0], lib.cls_sampler_destroy)
+            # The library calls what is kept when it ends a record.
+            self._handle = context._owned(
+                out[0], lambda sampler, kept=keep: lib.cls_sampler_destroy(sampler)
+            )
         self._must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))

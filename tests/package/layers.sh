@@ -15,7 +15,7 @@ export LC_ALL
 build=${1-.} top=${srcdir-.}
 # lib/head and lib/mpi are libraries of their own, which portable.sh checks.
 cl='core row stages draw kernels'
-lib='base device programs queue request set stages host sampler step shard selftest'
+lib='base device programs queue request record set stages host sampler step shard selftest'
 command='rows common bench run accept'
 # The circles that are wanted, one a line: its files in order, without .c. There is none.
 wanted=''
