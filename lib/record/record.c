@@ -7,17 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CHUNK = 4096, ALIGNMENT = 16, HEADER = 128 /* of an .npy file */ };
+enum { RECORD_CHUNK = 4096, RECORD_ALIGNMENT = 16, RECORD_HEADER = 128 /* of an .npy file */ };
 
 /* A line that waits for those before it. That of a step lies in the ring, and its data behind it;
  * the others are allocated, and have their text. */
-typedef struct entry {
-    struct entry *next;
+typedef struct record_entry {
+    struct record_entry *next;
     cl_event done;
     void (*write)(cls_record *, const void *); /* NULL: the line is the text */
     size_t end;                                /* in the ring; or the length of the text */
-} entry;
-#define ENTRY_SIZE ((sizeof(entry) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
+} record_entry;
+#define RECORD_ENTRY \
+    ((sizeof(record_entry) + RECORD_ALIGNMENT - 1) / RECORD_ALIGNMENT * RECORD_ALIGNMENT)
 
 struct cls_record {
     int (*callback)(void *user, const char *file, uint64_t offset, const void *bytes, size_t size);
@@ -26,18 +27,18 @@ struct cls_record {
     int arrays;
     uint64_t text_size; /* that was handed over */
     uint64_t files;
-    entry *first, *last;
+    record_entry *first, *last;
 
     unsigned char *ring;
     size_t size, begin, end; /* entries of steps lie from begin to end, which may be below it */
     uint32_t steps;          /* in the ring */
-    entry *taken;
+    record_entry *taken;
 
     /* Where the line goes that is being written: to `chunk`, or, behind others, to `behind`. */
-    char chunk[CHUNK];
+    char chunk[RECORD_CHUNK];
     size_t used;
     int is_behind;
-    entry *behind;
+    record_entry *behind;
     size_t room;
 
     const cls_grammar **grammars; /* that the text has; the record keeps them, so that no other
@@ -86,7 +87,7 @@ static int grow(cls_record *r, size_t n)
     if (r->behind != NULL && n <= r->room - length)
         return 1;
     const size_t room = 2 * (length + n);
-    entry *const e = realloc(r->behind, sizeof *e + room);
+    record_entry *const e = realloc(r->behind, sizeof *e + room);
     if (e == NULL) {
         cls_record_cut(r, "out of host memory", CL_SUCCESS);
         return 0;
@@ -108,12 +109,12 @@ static void put_in_line(cls_record *r, const char *bytes, size_t n)
         return;
     }
     while (n > 0) {
-        const size_t part = n < CHUNK - r->used ? n : CHUNK - r->used;
+        const size_t part = n < RECORD_CHUNK - r->used ? n : RECORD_CHUNK - r->used;
         memcpy(r->chunk + r->used, bytes, part);
         r->used += part;
         bytes += part;
         n -= part;
-        if (r->used == CHUNK)
+        if (r->used == RECORD_CHUNK)
             flush(r);
     }
 }
@@ -130,7 +131,7 @@ void cls_record_add(cls_record *r, const char *format, ...)
     put_in_line(r, part, (size_t)n < sizeof part ? (size_t)n : sizeof part - 1);
 }
 
-static void append(cls_record *r, entry *e)
+static void append(cls_record *r, record_entry *e)
 {
     if (r->last != NULL)
         r->last->next = e;
@@ -142,7 +143,7 @@ static void append(cls_record *r, entry *e)
 /* Frees the first entry. */
 static void drop_first(cls_record *r)
 {
-    entry *const e = r->first;
+    record_entry *const e = r->first;
     r->first = e->next;
     if (r->first == NULL)
         r->last = NULL;
@@ -161,7 +162,7 @@ static void poll(cls_record *r)
     const int was_behind = r->is_behind;
     r->is_behind = 0;
     while (r->first != NULL) {
-        entry *const e = r->first;
+        record_entry *const e = r->first;
         cl_int state = CL_COMPLETE;
         if (e->done != NULL && clGetEventInfo(e->done, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                               sizeof state, &state, NULL) != CL_SUCCESS)
@@ -175,7 +176,7 @@ static void poll(cls_record *r)
         if (e->write == NULL)
             put_in_line(r, (const char *)(e + 1), e->end);
         else if (state == CL_COMPLETE)
-            e->write(r, (const char *)e + ENTRY_SIZE);
+            e->write(r, (const char *)e + RECORD_ENTRY);
         drop_first(r);
     }
     if (r->first == NULL && r->cut != NULL && !r->is_cut) {
@@ -242,8 +243,8 @@ static void name_file(cls_record *r, const char *what, const char *suffix, char 
 void cls_record_array(cls_record *r, const char *what, const char *type, uint64_t rows,
                       uint64_t width, cls_record_file *file)
 {
-    static const char begin[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, HEADER - 10, 0};
-    char header[HEADER], text[HEADER], shape[64];
+    static const char begin[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, RECORD_HEADER - 10, 0};
+    char header[RECORD_HEADER], text[RECORD_HEADER], shape[64];
     file->element = (uint32_t)(type[1] - '0');
     name_file(r, what, "npy", file->name);
     cls_record_add(r, "%s", file->name);
@@ -255,7 +256,7 @@ void cls_record_array(cls_record *r, const char *what, const char *type, uint64_
     memset(header, ' ', sizeof header);
     memcpy(header, begin, sizeof begin);
     memcpy(header + sizeof begin, text, (size_t)n);
-    header[HEADER - 1] = '\n';
+    header[RECORD_HEADER - 1] = '\n';
     hand_over(r, file->name, 0, header, sizeof header);
     file->written = sizeof header;
 }
@@ -390,18 +391,18 @@ static size_t find_room(const cls_record *r, size_t n)
 void *cls_record_take(cls_record *r, uint64_t size, void (*write)(cls_record *, const void *))
 {
     poll(r);
-    const uint64_t n =
-        (ENTRY_SIZE + size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; /* far below 2^64 */
+    const uint64_t n = (RECORD_ENTRY + size + RECORD_ALIGNMENT - 1) / RECORD_ALIGNMENT *
+                       RECORD_ALIGNMENT; /* far below 2^64 */
     const size_t at = n <= r->size ? find_room(r, (size_t)n) : r->size;
     if (at == r->size) {
         cls_record_cut(r, "the memory of options->record_size is full", CL_SUCCESS);
         return NULL;
     }
-    r->taken = (entry *)(void *)(r->ring + at);
-    memset(r->taken, 0, ENTRY_SIZE);
+    r->taken = (record_entry *)(void *)(r->ring + at);
+    memset(r->taken, 0, RECORD_ENTRY);
     r->taken->write = write;
     r->taken->end = at + (size_t)n;
-    return r->ring + at + ENTRY_SIZE;
+    return r->ring + at + RECORD_ENTRY;
 }
 
 void cls_record_queue(cls_record *r, cl_event done)
@@ -462,7 +463,7 @@ void cls_record_destroy(cls_record *r)
     int ended = 1;
     if (r == NULL)
         return;
-    for (const entry *e = r->first; e != NULL; e = e->next) {
+    for (const record_entry *e = r->first; e != NULL; e = e->next) {
         cl_event done = e->done;
         if (done != NULL && clRetainEvent(done) == CL_SUCCESS)
             ended &= cls_upload_wait(&done);

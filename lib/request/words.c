@@ -3,97 +3,86 @@
 #include "request/request.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 /* Where the words go. */
-typedef struct words {
+typedef struct param_words {
     void (*add)(void *to, const char *bytes, size_t n);
     void *to;
     const char *phase; /* what begins the names */
-} words;
+} param_words;
 
-/* Adds a part, which has less than 64 characters but for a name. */
-#if defined(__MINGW32__) && !defined(__clang__)
-__attribute__((format(gnu_printf, 2, 3)))
-#elif defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static void
-add(const words *w, const char *format, ...)
-{
-    char part[128];
-    va_list more;
-    va_start(more, format);
-    const int n = vsnprintf(part, sizeof part, format, more);
-    va_end(more);
-    w->add(w->to, part, (size_t)n);
-}
+/* Adds a part, which has less than 128 characters. */
+#define ADD_WORD(w, ...) \
+    do { \
+        char part_[128]; \
+        (w)->add((w)->to, part_, (size_t)snprintf(part_, sizeof part_, __VA_ARGS__)); \
+    } while (0)
 
-static void add_FLOAT(const words *w, const char *meta, const void *at)
+static void add_FLOAT(const param_words *w, const char *meta, const void *at)
 {
     (void)meta;
-    add(w, "%.9g", (double)*(const float *)at);
+    ADD_WORD(w, "%.9g", (double)*(const float *)at);
 }
-static void add_INT(const words *w, const char *meta, const void *at)
+static void add_INT(const param_words *w, const char *meta, const void *at)
 {
     (void)meta;
-    add(w, "%" PRId32, *(const int32_t *)at);
+    ADD_WORD(w, "%" PRId32, *(const int32_t *)at);
 }
-static void add_UINT(const words *w, const char *meta, const void *at)
+static void add_UINT(const param_words *w, const char *meta, const void *at)
 {
     (void)meta;
-    add(w, "%" PRIu32, *(const uint32_t *)at);
+    ADD_WORD(w, "%" PRIu32, *(const uint32_t *)at);
 }
-static void add_UINT64(const words *w, const char *meta, const void *at)
+static void add_UINT64(const param_words *w, const char *meta, const void *at)
 {
     (void)meta;
-    add(w, "%" PRIu64, *(const uint64_t *)at);
+    ADD_WORD(w, "%" PRIu64, *(const uint64_t *)at);
 }
 #define add_SWITCH add_INT
 /* The words of a choice are those of its option, which | separates. */
-static void add_CHOICE(const words *w, const char *meta, const void *at)
+static void add_CHOICE(const param_words *w, const char *meta, const void *at)
 {
     for (int32_t i = *(const int32_t *)at; i > 0; i--)
         meta = strchr(meta, '|') + 1;
-    add(w, "%.*s", (int)strcspn(meta, "|"), meta);
+    ADD_WORD(w, "%.*s", (int)strcspn(meta, "|"), meta);
 }
 
-static void add_list_ids(const words *w, const cls_ids *list)
+static void add_list_ids(const param_words *w, const cls_ids *list)
 {
     for (uint32_t i = 0; i < list->count; i++)
-        add(w, "%s%" PRId32, i > 0 ? "," : "", list->ids[i]);
+        ADD_WORD(w, "%s%" PRId32, i > 0 ? "," : "", list->ids[i]);
 }
-static void add_list_biases(const words *w, const cls_biases *list)
+static void add_list_biases(const param_words *w, const cls_biases *list)
 {
     for (uint32_t i = 0; i < list->count; i++)
-        add(w, "%s%" PRId32 ":%.9g", i > 0 ? "," : "", list->biases[i].id,
-            (double)list->biases[i].bias);
+        ADD_WORD(w, "%s%" PRId32 ":%.9g", i > 0 ? "," : "", list->biases[i].id,
+                 (double)list->biases[i].bias);
 }
-static void add_list_sequences(const words *w, const cls_sequences *list)
+static void add_list_sequences(const param_words *w, const cls_sequences *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
-        add(w, "%s", i > 0 ? "/" : "");
+        ADD_WORD(w, "%s", i > 0 ? "/" : "");
         add_list_ids(w, &list->sequences[i]);
     }
 }
 
-static void add_chain(const words *w, const cls_params *p)
+static void add_chain(const param_words *w, const cls_params *p)
 {
     static const char *const presets[] = {
         [CLS_CHAIN_DEFAULT] = "default", [CLS_CHAIN_VLLM] = "vllm", [CLS_CHAIN_LLAMA] = "llama"};
 #define STAGE_NAME(stage, run, keeps_min, name, field, on) [CLS_STAGE_##stage] = name,
     static const char *const stages[] = {CLS_STAGE_TABLE(STAGE_NAME)};
-    add(w, " %schain=", w->phase);
+    ADD_WORD(w, " %schain=", w->phase);
     if (p->chain != CLS_CHAIN_CUSTOM || p->stages[0] == CLS_STAGE_END)
-        add(w, "%s", p->chain != CLS_CHAIN_CUSTOM ? presets[p->chain] : "none");
+        ADD_WORD(w, "%s", p->chain != CLS_CHAIN_CUSTOM ? presets[p->chain] : "none");
     for (int i = 0;
          p->chain == CLS_CHAIN_CUSTOM && i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++)
-        add(w, "%s%s", i > 0 ? "," : "", stages[p->stages[i]]);
+        ADD_WORD(w, "%s%s", i > 0 ? "," : "", stages[p->stages[i]]);
 }
 
 /* `always`: at least one is written. */
-static void add_params(const words *w, const cls_params *p, int always)
+static void add_params(const param_words *w, const cls_params *p, int always)
 {
     cls_params off;
     cls_params_init(&off);
@@ -101,17 +90,17 @@ static void add_params(const words *w, const cls_params *p, int always)
         add_chain(w, p);
 #define ADD_NUMBER(p, id, type, field, stage, of, initial, least, most, range, option, meta, help) \
     if (memcmp(&(p)->field, &off.field, sizeof off.field) != 0) { \
-        add(w, " %s" #field "=", w->phase); \
+        ADD_WORD(w, " %s" #field "=", w->phase); \
         add_##type(w, meta, &(p)->field); \
     }
     CLS_PARAMS(ADD_NUMBER, p)
     if (p->only_allowed != 0)
-        add(w, " %sonly_allowed=1", w->phase);
+        ADD_WORD(w, " %sonly_allowed=1", w->phase);
     if (p->grammar_state != 0)
-        add(w, " %sgrammar_state=%" PRIu32, w->phase, p->grammar_state);
+        ADD_WORD(w, " %sgrammar_state=%" PRIu32, w->phase, p->grammar_state);
 #define ADD_LIST(p, kind, list, kept, option, meta, key, help) \
     if ((p)->list.count != 0) { \
-        add(w, " %s" #list "=", w->phase); \
+        ADD_WORD(w, " %s" #list "=", w->phase); \
         add_list_##kind(w, &(p)->list); \
     }
     CLS_LISTS(ADD_LIST, p)
@@ -120,7 +109,7 @@ static void add_params(const words *w, const cls_params *p, int always)
 void cls_params_words(const cls_params *params, void (*add_bytes)(void *, const char *, size_t),
                       void *to)
 {
-    add_params(&(words){add_bytes, to, ""}, params, 0);
+    add_params(&(param_words){add_bytes, to, ""}, params, 0);
     if (params->post_thinking != NULL)
-        add_params(&(words){add_bytes, to, "post_thinking."}, params->post_thinking, 1);
+        add_params(&(param_words){add_bytes, to, "post_thinking."}, params->post_thinking, 1);
 }

@@ -8,67 +8,71 @@
 #include <stddef.h>
 
 /* How an operand stands in a line. */
-enum form {
-    LIST,   /* its int32s; on the device they begin with @ */
-    BITS,   /* 64 bits a row */
-    ROWS,   /* an array: a file, or a part of the hashes */
-    DRAFTS, /* likewise, but it has no hash */
-    TOKENS, /* of the call, and */
-    STATUS, /* the bits of its rows */
-    OFFSETS /* the rows of requests */
+enum recorded_form {
+    FORM_LIST,   /* its int32s; on the device they begin with @ */
+    FORM_BITS,   /* 64 bits a row */
+    FORM_ROWS,   /* an array: a file, or a part of the hashes */
+    FORM_DRAFTS, /* likewise, but it has no hash */
+    FORM_TOKENS, /* of the call, and */
+    FORM_STATUS, /* the bits of its rows */
+    FORM_OFFSETS /* the rows of requests */
 };
 
 #define IN_PLAN(field) offsetof(cls_plan, field)
-static const struct word {
+static const struct recorded_word {
     size_t at; /* the operand's, in a plan */
     const char *word;
-    enum form form;
-} words[] = {
-    {IN_PLAN(step.slots.device), "slots", LIST},
-    {IN_PLAN(verify.slots.device), "slots", LIST},
-    {IN_PLAN(step.positions.device), "positions", LIST},
-    {IN_PLAN(verify.positions.device), "positions", LIST},
-    {IN_PLAN(step.draws.device), "draws", LIST},
-    {IN_PLAN(verify.draws.device), "draws", LIST},
-    {IN_PLAN(step.logits_map.device), "logits_map", LIST},
-    {IN_PLAN(step.logits.values), "logits", ROWS},
-    {IN_PLAN(step.mask.words), "mask", ROWS},
-    {IN_PLAN(step.mask.row_map.device), "mask_map", LIST},
-    {IN_PLAN(step.bias.values), "bias", ROWS},
-    {IN_PLAN(step.bias.row_map.device), "bias_map", LIST},
-    {IN_PLAN(step.random_bits), "random_bits", BITS},
-    {IN_PLAN(step.tokens), "", TOKENS},
-    {IN_PLAN(step.status), "", STATUS},
-    {IN_PLAN(verify.draft_ids.device), "ids", LIST},
-    {IN_PLAN(verify.draft), "draft", DRAFTS},
-    {IN_PLAN(verify.parents.device), "parents", LIST},
-    {IN_PLAN(verify.tokens), "", TOKENS},
-    {IN_PLAN(verify.status), "", STATUS},
-    {IN_PLAN(accept.tokens.device), "tokens", LIST},
-    {IN_PLAN(accept.counts.device), "counts", LIST},
-    {IN_PLAN(accept.rollback.device), "rollback", LIST},
-    {IN_PLAN(draft.draft_ids), "", TOKENS},
+    enum recorded_form form;
+} recorded_words[] = {
+    {IN_PLAN(step.slots.device), "slots", FORM_LIST},
+    {IN_PLAN(verify.slots.device), "slots", FORM_LIST},
+    {IN_PLAN(step.positions.device), "positions", FORM_LIST},
+    {IN_PLAN(verify.positions.device), "positions", FORM_LIST},
+    {IN_PLAN(step.draws.device), "draws", FORM_LIST},
+    {IN_PLAN(verify.draws.device), "draws", FORM_LIST},
+    {IN_PLAN(step.logits_map.device), "logits_map", FORM_LIST},
+    {IN_PLAN(step.logits.values), "logits", FORM_ROWS},
+    {IN_PLAN(step.mask.words), "mask", FORM_ROWS},
+    {IN_PLAN(step.mask.row_map.device), "mask_map", FORM_LIST},
+    {IN_PLAN(step.bias.values), "bias", FORM_ROWS},
+    {IN_PLAN(step.bias.row_map.device), "bias_map", FORM_LIST},
+    {IN_PLAN(step.random_bits), "random_bits", FORM_BITS},
+    {IN_PLAN(step.tokens), "", FORM_TOKENS},
+    {IN_PLAN(step.status), "", FORM_STATUS},
+    {IN_PLAN(verify.draft_ids.device), "ids", FORM_LIST},
+    {IN_PLAN(verify.draft), "draft", FORM_DRAFTS},
+    {IN_PLAN(verify.parents.device), "parents", FORM_LIST},
+    {IN_PLAN(verify.tokens), "", FORM_TOKENS},
+    {IN_PLAN(verify.status), "", FORM_STATUS},
+    {IN_PLAN(accept.tokens.device), "tokens", FORM_LIST},
+    {IN_PLAN(accept.counts.device), "counts", FORM_LIST},
+    {IN_PLAN(accept.rollback.device), "rollback", FORM_LIST},
+    {IN_PLAN(draft.draft_ids), "", FORM_TOKENS},
 };
-enum { WORDS = sizeof words / sizeof *words };
+enum { RECORDED_WORDS = sizeof recorded_words / sizeof *recorded_words };
 
 /* What a line has of an operand: dense rows, in the ring behind the line. */
-typedef struct part {
-    const struct word *word;
+typedef struct recorded_part {
+    const struct recorded_word *word;
     uint64_t at, rows, width, element, stride;
     const void *host;  /* or the buffer: */
     cls_buffer buffer; /* on the device, or the host's own */
-} part;
+} recorded_part;
 
-typedef struct line {
+typedef struct recorded_line {
     cls_plan plan; /* for its numbers */
     uint32_t parts;
-    part part[WORDS + 1];
-} line;
-#define LINE_SIZE ((sizeof(line) + 15) / 16 * 16)
+    recorded_part part[RECORDED_WORDS + 1];
+} recorded_line;
+#define LINE_SIZE ((sizeof(recorded_line) + 15) / 16 * 16)
 
-static const char *recorded_bytes(const line *l, const part *p) { return (const char *)l + p->at; }
+static const char *recorded_bytes(const recorded_line *l, const recorded_part *p)
+{
+    return (const char *)l + p->at;
+}
 
-static const part *part_of(const line *l, enum form form, const char *word)
+static const recorded_part *part_of(const recorded_line *l, enum recorded_form form,
+                                    const char *word)
 {
     for (uint32_t i = 0; i < l->parts; i++)
         if (l->part[i].word->form == form && strcmp(l->part[i].word->word, word) == 0)
@@ -100,22 +104,22 @@ void cls_recorded_results(cls_plan *plan, const cls_sampler *s)
 }
 
 /* Adds an operand to a line. Returns the bytes that it takes. */
-static uint64_t add_part(line *l, const cls_plan *plan, const cls_operand *o,
-                         const struct word *word)
+static uint64_t add_part(recorded_line *l, const cls_plan *plan, const cls_operand *o,
+                         const struct recorded_word *word)
 {
     const cls_buffer *const b = cls_operand_buffer(plan, o);
-    part *const p = &l->part[l->parts];
+    recorded_part *const p = &l->part[l->parts];
     const void *host = NULL;
     if (o->host != 0)
         memcpy(&host, (const char *)plan + o->host, sizeof host);
     if (o->kind == CLS_INTERNAL || (host == NULL && !cls_buffer_is_set(b)))
         return 0;
-    *p = (part){.word = word,
-                .rows = plan->count[o->rows],
-                .width = plan->count[o->width],
-                .element = plan->count[o->element],
-                .host = host,
-                .buffer = *b};
+    *p = (recorded_part){.word = word,
+                         .rows = plan->count[o->rows],
+                         .width = plan->count[o->width],
+                         .element = plan->count[o->element],
+                         .host = host,
+                         .buffer = *b};
     p->stride = p->width;
     if (o->stride != 0)
         memcpy(&p->stride, (const char *)plan + o->stride, sizeof p->stride);
@@ -124,47 +128,50 @@ static uint64_t add_part(line *l, const cls_plan *plan, const cls_operand *o,
 }
 
 /* Lists what a call has for its line, and returns the bytes of all. */
-static uint64_t list_parts(line *l, const cls_plan *plan)
+static uint64_t list_parts(recorded_line *l, const cls_plan *plan)
 {
-    static const struct word offsets = {0, "", OFFSETS};
+    static const struct recorded_word offsets = {0, "", FORM_OFFSETS};
     uint64_t size = LINE_SIZE;
     for (uint32_t i = 0; i < plan->operands->n; i++)
-        for (int k = 0; k < WORDS; k++) {
+        for (int k = 0; k < RECORDED_WORDS; k++) {
             const cls_operand *const o = &plan->operands->row[i];
-            if (o->at != words[k].at || o->kind == CLS_NUMBER || o->kind == CLS_WORDS)
+            if (o->at != recorded_words[k].at || o->kind == CLS_NUMBER || o->kind == CLS_WORDS)
                 continue;
             const uint32_t n = l->parts;
-            const uint64_t bytes = add_part(l, plan, o, &words[k]);
+            const uint64_t bytes = add_part(l, plan, o, &recorded_words[k]);
             l->part[n].at = size;
             size += (bytes + 15) / 16 * 16;
         }
     if (!is_verification(plan))
         return size;
-    l->part[l->parts++] = (part){.word = &offsets,
-                                 .at = size,
-                                 .rows = plan->verify.requests + UINT64_C(1),
-                                 .width = 1,
-                                 .element = sizeof(int32_t),
-                                 .stride = 1,
-                                 .host = plan->verify.row_offsets};
+    l->part[l->parts++] = (recorded_part){.word = &offsets,
+                                          .at = size,
+                                          .rows = plan->verify.requests + UINT64_C(1),
+                                          .width = 1,
+                                          .element = sizeof(int32_t),
+                                          .stride = 1,
+                                          .host = plan->verify.row_offsets};
     return size + (plan->verify.requests + UINT64_C(1)) * sizeof(int32_t);
 }
 
 /* Copies rows of the host. */
-static void copy_rows(line *l, const part *p, const void *from)
+static void copy_rows(recorded_line *l, const recorded_part *p, const void *from)
 {
     const size_t row = (size_t)(p->width * p->element);
     for (uint64_t r = 0; r < p->rows; r++)
         memcpy((char *)l + p->at + r * row, (const char *)from + r * p->stride * p->element, row);
 }
 
-static int is_result(const part *p) { return p->word->form == TOKENS || p->word->form == STATUS; }
+static int is_result(const recorded_part *p)
+{
+    return p->word->form == FORM_TOKENS || p->word->form == FORM_STATUS;
+}
 
 /* Copies what the host has, before or after the call. */
-static void copy_parts(line *l, int results)
+static void copy_parts(recorded_line *l, int results)
 {
     for (uint32_t i = 0; i < l->parts; i++) {
-        const part *const p = &l->part[i];
+        const recorded_part *const p = &l->part[i];
         if (is_result(p) != results)
             continue;
         if (p->host != NULL)
@@ -175,7 +182,8 @@ static void copy_parts(line *l, int results)
 }
 
 /* Enqueues the reads of an operand, each behind the one before it. *end: the event of the last. */
-static cl_int read_part(line *l, const part *p, cl_command_queue queue, cl_event *end)
+static cl_int read_part(recorded_line *l, const recorded_part *p, cl_command_queue queue,
+                        cl_event *end)
 {
     const int whole = p->stride == p->width;
     const uint64_t n = whole ? 1 : p->rows;
@@ -197,11 +205,11 @@ static void write_line(cls_record *r, const void *data);
 
 struct cls_recorded *cls_recorded_begin(const cls_plan *plan, cls_sampler *s)
 {
-    line sizes = {.parts = 0};
+    recorded_line sizes = {.parts = 0};
     if (!cls_record_is_on(s->record) || plan->operands == &cls_logprobs_operands)
         return NULL;
     const uint64_t size = list_parts(&sizes, plan);
-    line *const l = cls_record_take(s->record, size, write_line);
+    recorded_line *const l = cls_record_take(s->record, size, write_line);
     if (l == NULL)
         return NULL;
     *l = sizes;
@@ -212,7 +220,7 @@ struct cls_recorded *cls_recorded_begin(const cls_plan *plan, cls_sampler *s)
 
 void cls_recorded_on_host(struct cls_recorded *recorded, cls_sampler *s)
 {
-    line *const l = (line *)(void *)recorded;
+    recorded_line *const l = (recorded_line *)(void *)recorded;
     if (l == NULL)
         return;
     copy_parts(l, 1);
@@ -222,7 +230,7 @@ void cls_recorded_on_host(struct cls_recorded *recorded, cls_sampler *s)
 void cls_recorded_read(struct cls_recorded *recorded, cls_sampler *s, cl_command_queue queue,
                        cl_event *end)
 {
-    line *const l = (line *)(void *)recorded;
+    recorded_line *const l = (recorded_line *)(void *)recorded;
     cl_int code = CL_SUCCESS;
     if (l == NULL)
         return;
@@ -239,7 +247,7 @@ void cls_recorded_read(struct cls_recorded *recorded, cls_sampler *s, cl_command
 
 /* ------------------------------------------------------------------- writing */
 
-static void add_list(cls_record *r, const line *l, const part *p)
+static void add_list(cls_record *r, const recorded_line *l, const recorded_part *p)
 {
     const int32_t *const n = (const int32_t *)(const void *)recorded_bytes(l, p);
     cls_record_add(r, " %s=%s", p->word->word, p->host == NULL ? "@" : "");
@@ -253,9 +261,9 @@ static uint64_t place_of(uint64_t stride, uint64_t apart, uint32_t i, uint32_t j
     return apart != 0 ? i * apart + j * stride : k * stride;
 }
 
-static const int32_t *offsets_of(const line *l)
+static const int32_t *offsets_of(const recorded_line *l)
 {
-    return (const int32_t *)(const void *)recorded_bytes(l, part_of(l, OFFSETS, ""));
+    return (const int32_t *)(const void *)recorded_bytes(l, part_of(l, FORM_OFFSETS, ""));
 }
 
 static uint32_t drafts_of(const int32_t *offsets, uint32_t i)
@@ -264,7 +272,7 @@ static uint32_t drafts_of(const int32_t *offsets, uint32_t i)
 }
 
 /* The ids of drafts, in the order of their requests. */
-static void add_draft_ids(cls_record *r, const line *l, const part *p)
+static void add_draft_ids(cls_record *r, const recorded_line *l, const recorded_part *p)
 {
     const cls_verify_call *const v = &l->plan.verify;
     const int32_t *const ids = (const int32_t *)(const void *)recorded_bytes(l, p), *const offsets =
@@ -282,7 +290,7 @@ static const char *type_of(uint64_t element, int32_t dtype)
     return element == 4 ? "f4" : dtype == CLS_BF16 ? "u2" : "f2";
 }
 
-static void add_distributions(cls_record *r, const line *l, const part *p)
+static void add_distributions(cls_record *r, const recorded_line *l, const recorded_part *p)
 {
     const cls_verify_call *const v = &l->plan.verify;
     const uint64_t vocab = l->plan.count[CLS_N_VOCAB];
@@ -300,7 +308,7 @@ static void add_distributions(cls_record *r, const line *l, const part *p)
                             vocab);
 }
 
-static void add_array(cls_record *r, const line *l, const part *p)
+static void add_array(cls_record *r, const recorded_line *l, const recorded_part *p)
 {
     const cls_step *const s = &l->plan.step;
     const int is_mask = strcmp(p->word->word, "mask") == 0;
@@ -316,7 +324,8 @@ static void add_array(cls_record *r, const line *l, const part *p)
 }
 
 /* FNV-1a of 64 bits, as clsample run makes it of each row's logits, mask and bias. */
-static uint64_t hash_row(uint64_t hash, const line *l, const part *p, uint64_t row)
+static uint64_t hash_row(uint64_t hash, const recorded_line *l, const recorded_part *p,
+                         uint64_t row)
 {
     const size_t size = (size_t)(p->width * p->element);
     const char *const bytes = recorded_bytes(l, p) + row * size;
@@ -325,14 +334,14 @@ static uint64_t hash_row(uint64_t hash, const line *l, const part *p, uint64_t r
     return hash;
 }
 
-static void add_hashes(cls_record *r, const line *l)
+static void add_hashes(cls_record *r, const recorded_line *l)
 {
     static const char *const names[] = {"logits", "mask", "bias"};
     const uint64_t rows = l->plan.step.rows;
     for (uint64_t row = 0; row < rows; row++) {
         uint64_t hash = UINT64_C(14695981039346656037);
         for (int i = 0; i < 3; i++) {
-            const part *const p = part_of(l, ROWS, names[i]);
+            const recorded_part *const p = part_of(l, FORM_ROWS, names[i]);
             if (p != NULL && row < p->rows)
                 hash = hash_row(hash, l, p, row);
         }
@@ -341,20 +350,20 @@ static void add_hashes(cls_record *r, const line *l)
 }
 
 /* What a call's struct has beside its operands, where it differs from the default. */
-static void add_inputs(cls_record *r, const line *l)
+static void add_inputs(cls_record *r, const recorded_line *l)
 {
     const int arrays = cls_record_has_arrays(r);
     static const char *const dtypes[] = {"f32", "f16", "bf16"};
     const cls_step *const s = &l->plan.step;
     if (s->logits.dtype != CLS_F32)
         cls_record_add(r, " dtype=%s", dtypes[s->logits.dtype]);
-    if (arrays && part_of(l, ROWS, "bias") != NULL && s->bias.factor != 1.0f)
+    if (arrays && part_of(l, FORM_ROWS, "bias") != NULL && s->bias.factor != 1.0f)
         cls_record_add(r, " bias_factor=%#.9g", (double)s->bias.factor);
     if (arrays && s->mask.host != NULL)
         cls_record_add(r, " mask_host=1");
 }
 
-static void add_step(cls_record *r, const line *l)
+static void add_step(cls_record *r, const recorded_line *l)
 {
     const cls_step *const s = &l->plan.step;
     cls_record_add(r, "step rows=%" PRIu32, s->rows);
@@ -366,7 +375,7 @@ static void add_step(cls_record *r, const line *l)
         cls_record_add(r, " invalid_token=%" PRId32, s->invalid_token);
 }
 
-static void add_verification(cls_record *r, const line *l)
+static void add_verification(cls_record *r, const recorded_line *l)
 {
     static const char *const methods[] = {"match", "standard", "block", "typical"};
     const cls_verify_call *const v = &l->plan.verify;
@@ -380,13 +389,13 @@ static void add_verification(cls_record *r, const line *l)
         cls_record_add(r, " epsilon=%#.9g delta=%#.9g", (double)v->epsilon, (double)v->delta);
 }
 
-static void add_accept(cls_record *r, const line *l)
+static void add_accept(cls_record *r, const recorded_line *l)
 {
     cls_record_add(r, "accept rows=%" PRIu32 " per_row=%" PRIu32, l->plan.step.rows,
                    l->plan.accept.per_row);
 }
 
-static void add_look_up(cls_record *r, const line *l)
+static void add_look_up(cls_record *r, const recorded_line *l)
 {
     const cls_draft_call *const d = &l->plan.draft;
     cls_record_add(r, "draft requests=%" PRIu32 " k=%" PRIu32 " min_n=%" PRIu32 " max_n=%" PRIu32,
@@ -410,10 +419,11 @@ static void add_status(cls_record *r, int32_t status)
         }
 }
 
-static void add_results(cls_record *r, const line *l)
+static void add_results(cls_record *r, const recorded_line *l)
 {
     const cls_plan *const plan = &l->plan;
-    const part *const tokens = part_of(l, TOKENS, ""), *const status = part_of(l, STATUS, "");
+    const recorded_part *const tokens = part_of(l, FORM_TOKENS, ""), *const status = part_of(
+                                                                         l, FORM_STATUS, "");
     const int verifies = is_verification(plan), drafts = plan->operands == &cls_draft_operands;
     if (tokens == NULL || (status == NULL && !drafts))
         return;
@@ -443,12 +453,12 @@ static void write_line(cls_record *r, const void *data)
 {
     static const struct {
         const cls_operands *of;
-        void (*add)(cls_record *, const line *);
+        void (*add)(cls_record *, const recorded_line *);
     } calls[] = {{&cls_step_operands, add_step},
                  {&cls_verify_operands, add_verification},
                  {&cls_accept_operands, add_accept},
                  {&cls_draft_operands, add_look_up}};
-    const line *const l = data;
+    const recorded_line *const l = data;
     const int arrays = cls_record_has_arrays(r);
     for (int i = 0; i < 4; i++)
         if (l->plan.operands == calls[i].of)
@@ -456,22 +466,22 @@ static void write_line(cls_record *r, const void *data)
     if (l->plan.operands->reads_logits)
         add_inputs(r, l);
     for (uint32_t i = 0; i < l->parts; i++) {
-        const part *const p = &l->part[i];
-        const enum form form = p->word->form;
-        if (form == LIST && strcmp(p->word->word, "ids") == 0)
+        const recorded_part *const p = &l->part[i];
+        const enum recorded_form form = p->word->form;
+        if (form == FORM_LIST && strcmp(p->word->word, "ids") == 0)
             add_draft_ids(r, l, p);
-        else if (form == LIST && (arrays || (strcmp(p->word->word, "mask_map") != 0 &&
-                                             strcmp(p->word->word, "bias_map") != 0)))
+        else if (form == FORM_LIST && (arrays || (strcmp(p->word->word, "mask_map") != 0 &&
+                                                  strcmp(p->word->word, "bias_map") != 0)))
             add_list(r, l, p);
-        else if (form == BITS)
+        else if (form == FORM_BITS)
             for (uint64_t k = 0; k < p->rows; k++) {
                 uint64_t bits;
                 memcpy(&bits, recorded_bytes(l, p) + k * sizeof bits, sizeof bits);
                 cls_record_add(r, "%s%" PRIu64, k > 0 ? "," : " random_bits=list:", bits);
             }
-        else if (form == ROWS && arrays)
+        else if (form == FORM_ROWS && arrays)
             add_array(r, l, p);
-        else if (form == DRAFTS && arrays)
+        else if (form == FORM_DRAFTS && arrays)
             add_distributions(r, l, p);
     }
     if (l->plan.operands->reads_logits && !arrays)

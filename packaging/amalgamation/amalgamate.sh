@@ -25,6 +25,7 @@ OUTPUTS  cl/kernels/kept.cl|cl/row/gather.cl
 GRAMMARS lib/request/(grammar|grammar_saved).c
 HOST     lib/step/host.c|lib/host/(host|slot|text|adjust|select|set|chain|sample|draw|watermark).c
 HOST     lib/host/(outputs|verify|lookup|stages/[a-z_]*).c
+RECORD   lib/record/record.c|lib/step/recorded.c|lib/request/words.c
 LAYOUT   lib/layout.c'
 
 # join IN-PLACE PUBLIC FILE...: the text of the files. Headers stand where they are included if

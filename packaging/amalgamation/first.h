@@ -10,6 +10,7 @@
  *     CLS_WITHOUT_OUTPUTS   outputs of CLS_FEATURE_PROBS and CLS_FEATURE_KEPT_SETS
  *     CLS_WITHOUT_GRAMMARS  cls_grammar_create()
  *     CLS_WITHOUT_HOST      cls_context_create_host(), and SELFTEST, which compares with it
+ *     CLS_WITHOUT_RECORD    options->record of a sampler
  *     CLS_WITHOUT_LAYOUT    cls_struct_field(), for bindings of other languages
  * A call that needs a part which was left out is refused by a sentence with the macro's name.
  */

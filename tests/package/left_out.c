@@ -10,6 +10,11 @@ static void ask(const char *part, const char *what, cls_status status)
     printf("%s %s: %s\n", part, what, status != CLS_OK ? cls_error_message() : "accepted");
 }
 
+static int drop(void *user, const char *file, uint64_t offset, const void *bytes, size_t size)
+{
+    return user != NULL && file == bytes && offset == size;
+}
+
 int main(void)
 {
     static const struct {
@@ -46,6 +51,11 @@ int main(void)
     other = NULL;
     ask("HOST", "the host", cls_context_create_host(NULL, &other));
     cls_context_destroy(other);
+    o.record = drop;
+    cls_sampler *recorded = NULL;
+    ask("RECORD", "options->record", cls_sampler_create(context, &o, &recorded));
+    cls_sampler_destroy(recorded);
+    o.record = NULL;
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         cls_sampler *more = NULL;
         o.features = features[i].feature;
