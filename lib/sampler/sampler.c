@@ -367,8 +367,7 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
              (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size + s->needs.arrays +
-             cls_record_size(s->record) +
-             (s->needs.shortlist + 1) * sizeof *s->needs.listed;
+             cls_record_size(s->record) + (s->needs.shortlist + 1) * sizeof *s->needs.listed;
     for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
         if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].known != NULL)
             m.host += sizeof(cls_known);

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that the calls on a sampler, which the library writes as a text (options->record), are those
-# that were made: texts are recorded on the host and on a device, and what was recorded gives the
-# same tokens on the host, with other words in place of what was random, on a queue, in device
-# memory, or on the host. CLSAMPLE is the command's path. Without a device it uses the host alone.
+# Proves that the calls on a sampler, which the library writes as a text (options->record), are
+# those that were made: texts are recorded on the host and on a device, in several ways, and what was
+# recorded gives the same tokens on the host. CLSAMPLE is the command's path. Without a device it
+# uses the host alone.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 texts=$here/../scripts
@@ -70,7 +70,8 @@ exits 2 "a folder that is not there" run two.run --record no/x.run
 says "a folder that is not there" 'no/x.run: cannot be written' err
 
 # What the runner reads for it.
-printf 'sampler vocab=9 slots=2\nbegin 0-1\nstep random_bits=list:0,18446744073709551615\n' >bits.run
+printf 'sampler vocab=9 slots=2\nbegin 0-1\nstep random_bits=%s\n' \
+    list:0,18446744073709551615 >bits.run
 check "random bits" run bits.run
 for bits in list:0 list:0,x list:-1,2 list:0,18446744073709551616; do
     sed "s/list:.*/$bits/" bits.run >bad.run
