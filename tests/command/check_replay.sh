@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Proves that the calls on a sampler, which the library writes as a text (options->record), are
-# those that were made: texts are recorded on the host and on a device, in several ways, and what was
-# recorded gives the same tokens on the host. CLSAMPLE is the command's path. Without a device it
-# uses the host alone.
+# those that were made: texts are recorded on the host and on a device, in several ways, and what
+# was recorded gives the same tokens on the host. CLSAMPLE is the command's path. Without a device
+# it uses the host alone.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 texts=$here/../scripts
