@@ -182,6 +182,6 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c tests/package/growth.c tests/llamacpp/crossings.c tests/llamacpp/device.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c tests/package/left_out.c tests/package/own_memory.c tests/package/growth.c tests/llamacpp/crossings.c tests/llamacpp/device.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
 	$(srcdir)/tests/scripts/*.run tests/platforms/results.jsonl
 test_headers = $(srcdir)/tests/*/*.h

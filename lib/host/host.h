@@ -87,6 +87,9 @@ typedef struct cls_text_state {
 cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output);
 uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry);
 
+/* Returns the status bits with which an output token ends its text, that of a loop among them. */
+uint32_t cls_text_end(const cls_host_slot *h, uint32_t id);
+
 /* Returns the status bits with which an id ends the request as output token number `outputs`, by
  * its stop ids or max_tokens. `thinking`: the state after it. */
 uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs, uint32_t thinking);

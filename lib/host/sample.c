@@ -173,8 +173,7 @@ static void set_status(cls_sampled *w, int forced)
     cls_row *const trace = &w->trace;
     const uint32_t id = (uint32_t)trace->token;
     trace->status = (trace->status & (CLS_ROW_NAN | CLS_ROW_INF)) | (forced ? CLS_ROW_FORCED : 0u) |
-                    cls_text_next(w->request, id, 1).ends |
-                    cls_text_loops(w->request, id | CLS_ENTRY_OUTPUT);
+                    cls_text_end(w->request, id);
 }
 
 static void run_request(cls_sampled *w, int forces)

@@ -187,3 +187,8 @@ uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry)
             return (ends_thinking ? CLS_ROW_OK : CLS_ROW_STOPPED) | CLS_ROW_LOOP;
     return CLS_ROW_OK;
 }
+
+uint32_t cls_text_end(const cls_host_slot *h, uint32_t id)
+{
+    return cls_text_next(h, id, 1).ends | cls_text_loops(h, id | CLS_ENTRY_OUTPUT);
+}

@@ -230,9 +230,8 @@ static void walk(cls_verification *v)
             draft = find_child(v, r, &token);
         if (token == NONE || (!v->one_token && next == NONE && !has_bonus(v)))
             return;
-        const uint32_t loops = cls_text_loops(&v->trial, (uint32_t)token | CLS_ENTRY_OUTPUT),
-                       ends = cls_text_next(&v->trial, (uint32_t)token, 1).ends;
-        v->status |= loops | ends | (due >= 0 ? CLS_ROW_FORCED : 0);
+        const uint32_t end = cls_text_end(&v->trial, (uint32_t)token);
+        v->status |= end | (due >= 0 ? CLS_ROW_FORCED : 0);
         if (v->one_token && token == v->w->trace.token)
             v->next = v->w->trace.next;
         v->emitted[out->emitted].row = r;
@@ -241,7 +240,7 @@ static void walk(cls_verification *v)
         if (draft != NONE)
             out->nodes[out->accepted++] = draft;
         cls_host_slot_accept(&v->trial, (uint32_t)token, NULL);
-        goes_on = ends == 0 && !(loops & CLS_ROW_STOPPED) && draft != NONE;
+        goes_on = !(end & CLS_ROW_STOPPED) && draft != NONE;
         r = (uint32_t)draft + 1;
     }
 }

@@ -52,6 +52,17 @@ fi
 says '-ffast-math' 'not -ffast-math' cc.log
 
 compile "$cc" -Os && draws "$cc" && whole=$(bytes) && echo "$whole bytes in all"
+# A program's own allocator has all memory of the library.
+own='-Dmalloc=own_malloc -Dcalloc=own_calloc -Drealloc=own_realloc -Dfree=own_free'
+# shellcheck disable=SC2086 # a list of words
+compile "$cc" -Os $own && {
+    nm -u clsample.o | grep -w 'malloc\|calloc\|realloc\|free\|strdup\|aligned_alloc' >names
+    [ ! -s names ] && yes_ || no_ "its own allocator: $(cat names)"
+    kept=$libraries libraries="$top/tests/package/own_memory.c $libraries"
+    draws "$cc" $own
+    libraries=$kept
+}
+compile "$cc" -Os
 # refuses PARTS: what needs one of these parts, and nothing else, is refused by the macro's name.
 refuses() {
     # shellcheck disable=SC2086
