@@ -28,7 +28,7 @@ uint64_t run_hash_of_row(const cli_array of[CLI_INPUTS], uint32_t row)
     uint64_t hash = RUN_HASH;
     for (cli_input i = 0; i < CLI_INPUTS; i++) {
         const size_t size = of[i].width * of[i].size;
-        if (of[i].data != NULL)
+        if (of[i].data != NULL && row < of[i].rows) /* a map may use fewer rows than there are */
             hash = run_hash(hash, (const char *)of[i].data + row * size, size);
     }
     return hash;
