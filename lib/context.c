@@ -45,8 +45,10 @@ static cls_status find_groups(cls_context *context)
         if (reason != NULL && o->tier == CLS_TIER_SUBGROUPS)
             return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                             "options->tier is CLS_TIER_SUBGROUPS, but %s", reason);
-        if (reason != NULL)
+        if (reason != NULL) {
+            cls_say(o, "sub-groups are not used, because %s", reason);
             shape->tier = CLS_TIER_INT64;
+        }
     }
     while (shape->work_group > 1 || shape->row_group > 1) {
         tell_test(o);
@@ -57,6 +59,8 @@ static cls_status find_groups(cls_context *context)
             return cls_fail(
                 CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                 "options->work_group and options->row_group require groups of %u and %u, but %s",
+                (unsigned)shape->work_group, (unsigned)shape->row_group, reason);
+        cls_say(o, "groups of %u and %u work-items are halved, because %s",
                 (unsigned)shape->work_group, (unsigned)shape->row_group, reason);
         shape->work_group = (shape->work_group + 1) / 2;
         shape->row_group = (shape->row_group + 1) / 2;

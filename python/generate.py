@@ -208,6 +208,7 @@ NOT_ARGUMENTS = {
     "build_log_size",
     "build_log_stays",
     "binary_size",
+    "log_user",
     "record_user",
     "record_name",
 }

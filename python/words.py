@@ -89,6 +89,9 @@ MANUAL: Dict[str, str] = {
     " accept() on the host. Memory for it is allocated with the sampler: once on the device and 16"
     " times on the host. 0: the first steps with such masks allocate it, and may raise OutOfMemory"
     " or OpenCLError with nothing enqueued.",
+    "log": "log(sentence) is called when a device is brought up and programs are compiled: why"
+    " groups are smaller than they could be, what was compiled or loaded and how long that took,"
+    " why a program is compiled again.",
     "record": "The path of a file to which the calls are written, as a text that clsample run"
     " replays on the host and on any device. It has all tokens of all requests. Files of arrays and"
     " grammars are written beside it; what these files had is replaced.",

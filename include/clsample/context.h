@@ -158,6 +158,14 @@ typedef struct cls_context_options {
      * cls_sample() and cls_logprobs() has one thread. For each thread a sampler has 41 bytes of
      * memory for each token of the vocabulary. */
     uint32_t host_threads;
+    uint32_t reserved; /* 0 */
+
+    /* Called with a sentence, without a newline, for the log of a program that brings up a device:
+     * why groups or sub-groups are not used, what was compiled or loaded in how many seconds and
+     * for groups of which size, why a program is compiled again, that it cannot be stored. By the
+     * same threads as `progress`; it must not call the library. NULL: no calls. */
+    void (*log)(void *user, const char *sentence);
+    void *log_user;
 } cls_context_options;
 
 CLS_INIT_FUNCTION(cls_context_options)

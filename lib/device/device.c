@@ -150,6 +150,9 @@ static cls_status check_context_options(const cls_context_options *o)
     if (o->groups_per_unit > 1024)
         return cls_refuse("options->groups_per_unit is %u; it must be at most 1024",
                           (unsigned)o->groups_per_unit);
+    const cls_status reserved = cls_reserved_check("options->reserved", o->reserved);
+    if (reserved != CLS_OK)
+        return reserved;
     if (o->host_threads > CLS_MAX_THREADS)
         return cls_refuse("options->host_threads is %u; it must be at most %d",
                           (unsigned)o->host_threads, CLS_MAX_THREADS);

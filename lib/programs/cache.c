@@ -122,18 +122,19 @@ static FILE *create_temporary(char *path)
     return file;
 }
 
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
-                     const char *name, const void *bytes, size_t size)
+int cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
+                    const char *name, const void *bytes, size_t size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
     char *const temporary = path != NULL ? path_of(dir, key, dtype, name) : NULL;
     FILE *const file = temporary != NULL ? create_temporary(temporary) : NULL;
+    int written = file != NULL && fwrite(bytes, size, 1, file) == 1;
     if (file != NULL) {
-        int written = fwrite(bytes, size, 1, file) == 1;
-        written = fclose(file) == 0 && written;
-        if (!written || !replace(temporary, path))
+        written = fclose(file) == 0 && written && replace(temporary, path);
+        if (!written)
             remove(temporary);
     }
     free(path);
     free(temporary);
+    return written;
 }

@@ -130,6 +130,11 @@ cls_status cls_program_from_source(cls_context *context, cls_program *p)
             status = cls_program_fail_smaller(status, p);
         if (status == CLS_OK && !again)
             return CLS_OK;
+        if (again)
+            cls_say(&context->options,
+                    "%s is compiled again, for groups of %u work-items, because %s",
+                    variant_of(p)->name, (unsigned)p->config.group,
+                    status != CLS_OK ? cls_error_message() : "the device limits its groups");
         cls_program_release(p);
         if (!again)
             return status;

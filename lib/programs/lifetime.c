@@ -3,6 +3,8 @@
  * context, by its creator, samplers, readbacks and heads, and frees it with the last one. */
 #include "programs/programs.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 cls_status cls_context_new(const cls_shape *shape, cls_context **out)
@@ -24,6 +26,18 @@ cls_status cls_context_new(const cls_shape *shape, cls_context **out)
     context->shape = *shape;
     *out = context;
     return CLS_OK;
+}
+
+void cls_say(const cls_context_options *o, const char *format, ...)
+{
+    char sentence[1024];
+    va_list values;
+    if (o->log == NULL)
+        return;
+    va_start(values, format);
+    vsnprintf(sentence, sizeof sentence, format, values);
+    va_end(values);
+    o->log(o->log_user, sentence);
 }
 
 cls_status cls_context_create_host(const cls_context_options *callers, cls_context **out)

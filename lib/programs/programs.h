@@ -200,6 +200,13 @@ cls_status cls_context_new(const cls_shape *shape, cls_context **out);
 /* Adds a reference to a context; cls_context_destroy() removes it. */
 void cls_context_retain(cls_context *context);
 
+/* Passes a sentence to options->log. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+void
+cls_say(const cls_context_options *options, const char *format, ...);
+
 /* A program of a context. */
 typedef struct cls_program {
     cl_program program; /* NULL if it is not compiled */
@@ -353,8 +360,8 @@ cls_status cls_cache_check(const char *dir);
 void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, size_t *size);
 
-/* Writes the file of a program. If it fails, no file is left. */
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
-                     const char *name, const void *bytes, size_t size);
+/* Writes the file of a program. Returns 0 if that fails; no file is left then. */
+int cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
+                    const char *name, const void *bytes, size_t size);
 
 #endif

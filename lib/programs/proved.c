@@ -3,6 +3,8 @@
  * smaller groups, and what came from bytes from source. */
 #include "programs/programs.h"
 
+#include <stdio.h>
+
 static cls_program *program_of(cls_context *context, int variant, int32_t dtype)
 {
     return &context->program[cls_variants[variant].typed ? dtype : 0][variant];
@@ -53,6 +55,7 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype, uin
 {
     cls_program *changed[CLS_VARIANTS];
     const cls_program *smaller = NULL; /* the last one that got smaller groups */
+    char why[400];
     for (;;) {
         cls_variant_set launched = 0;
         cls_status status =
@@ -61,6 +64,7 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype, uin
             p->proved = 1;
             return CLS_OK;
         }
+        snprintf(why, sizeof why, "%s", cls_error_message());
         const uint32_t count =
             change_suspects(context, dtype, launched != 0 ? launched : CLS_VARIANT_BIT(p->variant),
                             launched != 0 && is_refusal(status), changed);
@@ -70,6 +74,10 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype, uin
             if (changed[j]->origin == CLS_ORIGIN_SOURCE)
                 smaller = changed[j];
             cls_program_release(changed[j]);
+            cls_say(&context->options, "%s is compiled again, %s, because %s",
+                    cls_variants[changed[j]->variant].name,
+                    changed[j]->origin == CLS_ORIGIN_SOURCE ? "for smaller groups" : "from source",
+                    why);
             tell_next(context, changed[j], i, n);
             status = cls_program_from_source(context, changed[j]);
             if (status != CLS_OK)
@@ -98,6 +106,19 @@ static uint32_t list_programs(cls_context *context, uint32_t dtypes, cls_variant
             list[n++] = p;
         }
     return n;
+}
+
+static void say_ready(const cls_context_options *o, const cls_program *p)
+{
+    static const char *const types[CLS_DTYPES] = {"float32", "float16", "bfloat16"};
+    static const char *const origins[] = {[CLS_ORIGIN_SOURCE] = "compiled",
+                                          [CLS_ORIGIN_BINARY] = "loaded from options->binary",
+                                          [CLS_ORIGIN_CACHE] = "loaded from options->cache_dir"};
+    const int typed = cls_variants[p->variant].typed;
+    cls_say(o, "%s%s%s is %s and proved in %.2f s, for groups of %u work-item%s",
+            cls_variants[p->variant].name, typed ? " of " : "", typed ? types[p->dtype] : "",
+            origins[p->origin], p->seconds, (unsigned)p->config.group,
+            p->config.group == 1 ? "" : "s");
 }
 
 /* Copies the whole build log to the caller's buffer. */
@@ -133,6 +154,8 @@ static cls_status compile(cls_context *context, uint32_t dtypes, cls_variant_set
         if (status == CLS_OK)
             cls_program_store(context, list[i]);
         list[i]->seconds += cls_now() - start;
+        if (status == CLS_OK)
+            say_ready(&context->options, list[i]);
     }
     for (uint32_t i = 0; i < n && status != CLS_OK; i++)
         if (!list[i]->proved)

@@ -109,8 +109,10 @@ void cls_program_store(const cls_context *context, const cls_program *p)
     uint8_t *const whole = malloc(size);
     if (whole != NULL) {
         cls_container_write(&c, context->cache_key, whole);
-        cls_cache_write(dir, context->cache_key, p->dtype, cls_variants[p->variant].name, whole,
-                        size);
+        if (!cls_cache_write(dir, context->cache_key, p->dtype, cls_variants[p->variant].name,
+                             whole, size))
+            cls_say(&context->options, "%s cannot be stored in %.200s",
+                    cls_variants[p->variant].name, dir);
     }
     free(whole);
     free((void *)(uintptr_t)bytes.bytes);

@@ -139,7 +139,7 @@ class Context(Closed):
 
     def _set_options(self, struct: Any, options: Any) -> None:
         binary = options.pop("binary", None)
-        progress = options.pop("progress", None)
+        progress, sentences = options.pop("progress", None), options.pop("log", None)
         _fill(struct, options, self._keep)
         log = ffi.new("char[]", 65536)
         struct.build_log, struct.build_log_size = log, 65536
@@ -156,6 +156,12 @@ class Context(Closed):
             callback = self._progress.callback(progress)
             struct.progress = callback
             self._keep.append(callback)  # the library calls it as long as it compiles
+        if sentences is not None:
+            if not callable(sentences):
+                raise TypeError(f"log must be a function, not {type(sentences).__name__}")
+            callback = self._progress.log(sentences)
+            struct.log = callback
+            self._keep.append(callback)
 
     def _open(self, cl: Any, device: Any, queue: Any, struct: Any) -> None:
         """Finds the cl_context and the cl_device_id."""
@@ -360,15 +366,27 @@ class _Progress(threading.local):
 
     def callback(self, function: Callable[..., None]) -> Any:
         def call(user: Any, program: Any, done: int, count: int) -> None:
-            if self.raised is None:
-                self.running = True
-                function(text(program), done, count)
-                self.running = False
+            self._call(function, text(program), done, count)
 
-        def caught(kind: Any, value: BaseException, trace: Any) -> None:
-            self.running, self.raised = False, value
+        kind = "void(void *, const char *, uint32_t, uint32_t)"
+        return ffi.callback(kind, call, onerror=self._caught)
 
-        return ffi.callback("void(void *, const char *, uint32_t, uint32_t)", call, onerror=caught)
+    def log(self, function: Callable[[str], None]) -> Any:
+        """The option `log`, which is called like it."""
+
+        def call(user: Any, sentence: Any) -> None:
+            self._call(function, text(sentence))
+
+        return ffi.callback("void(void *, const char *)", call, onerror=self._caught)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        if self.raised is None:
+            self.running = True
+            function(*arguments)
+            self.running = False
+
+    def _caught(self, kind: Any, value: BaseException, trace: Any) -> None:
+        self.running, self.raised = False, value
 
     def check(self) -> None:
         """Raises what the function raised in the call that has just returned."""

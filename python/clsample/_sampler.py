@@ -709,7 +709,9 @@ class Sampler(Closed):
 
 
 _options = defaults_of(
-    "cls_sampler_options", SamplerOptions, {"late_compile": True, "max_history": MAX_HISTORY}
+    "cls_sampler_options",
+    SamplerOptions,
+    {"late_compile": True, "max_history": MAX_HISTORY, "record_arrays": False},
 )
 _params = defaults_of("cls_params", Params, {"seed": None})
 _outputs = {**dict.fromkeys(OutputOptions.__annotations__), "logprob_kind": "raw"}

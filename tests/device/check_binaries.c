@@ -477,6 +477,15 @@ START_TEST(refused_options)
 }
 END_TEST
 
+/* What options->log was told. */
+static char told[1 << 14];
+static void tell(void *user, const char *sentence)
+{
+    const size_t n = strlen(told);
+    ck_assert_ptr_eq(user, told);
+    snprintf(told + n, sizeof told - n, "%s\n", sentence);
+}
+
 START_TEST(refused_launches)
 {
     device *const d = fixture_device(_i);
@@ -485,6 +494,9 @@ START_TEST(refused_launches)
     o.max_work_group = 2;
     fake.max_built_group = UINT32_MAX;
     fake.exempt_kernel = "cls_slots"; /* whose proof comes first, and takes the others */
+    o.log = tell;
+    o.log_user = told;
+    told[0] = '\0';
     cls_context *const context = new_context(d, &o);
     fake.builds = 0;
     must(cls_context_compile(context, 0, 0));
@@ -493,8 +505,11 @@ START_TEST(refused_launches)
     ck_assert_uint_eq(group_of(context, "survey"), 1);
     ck_assert_uint_eq(group_of(context, "token-list"), 1);
     ck_assert_uint_eq(fake.builds, 5);
+    ck_assert_ptr_nonnull(strstr(told, "\nsurvey is compiled again, for smaller groups, because "));
+    ck_assert_ptr_nonnull(strstr(told, "\nsurvey of float32 is compiled and proved in "));
     check_tokens(d, context);
     cls_context_destroy(context);
+    o.log = NULL;
 
     driver_reset();
     fake.max_launched_group = 0;

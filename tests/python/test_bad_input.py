@@ -228,6 +228,7 @@ def test_other_calls(sampler, logits):
             (lambda: clsample.Context(work_group=5000), clsample.BadArgument, "work_group"),
             (lambda: clsample.Context(binary="x"), TypeError, "binary must be bytes"),
             (lambda: clsample.Context(progress=5), TypeError, "progress must be a function"),
+            (lambda: clsample.Context(log=5), TypeError, "log must be a function"),
             (lambda: clsample.Context(cache_dir=5), TypeError, "path|bytes"),
         ]:
             with pytest.raises(error, match=message):

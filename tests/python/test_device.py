@@ -427,18 +427,23 @@ def test_features_that_are_added(device, logits):
 
 
 def test_progress_and_binary(device):
-    calls = []
-    with clsample.Context(device=device.device, progress=lambda *call: calls.append(call)) as one:
+    calls, log = [], []
+    with clsample.Context(
+        device=device.device, progress=lambda *call: calls.append(call), log=log.append
+    ) as one:
         try:
             compiled = one.export()
         except clsample.UnsupportedDevice:
             compiled = None
     assert calls and calls[0][1] == 0 and isinstance(calls[0][0], str)
+    assert any(line.startswith("self-test is compiled and proved in ") for line in log)
     if compiled is not None:
         with clsample.Context(device=device.device, binary=compiled) as one:
             assert one.info.origin == clsample.Origin.BINARY
     with pytest.raises(ZeroDivisionError):
         clsample.Context(device=device.device, progress=lambda *call: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        clsample.Context(device=device.device, log=lambda line: 1 // 0)
 
 
 def test_a_call_compiles_what_it_needs(device, logits):
