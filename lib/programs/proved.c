@@ -55,7 +55,7 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype, uin
 {
     cls_program *changed[CLS_VARIANTS];
     const cls_program *smaller = NULL; /* the last one that got smaller groups */
-    char why[400];
+    char why[512];
     for (;;) {
         cls_variant_set launched = 0;
         cls_status status =
