@@ -98,7 +98,7 @@ MANUAL: Dict[str, str] = {
     "record_arrays": "With `record`. True: logits, masks, biases and draft distributions are"
     " written to files. False: their hashes stand in the text.",
     "record_size": "With `record`: bytes of memory for what steps in flight read. The text ends"
-    " where it is full. 0: 64 MiB, or two steps if that is more.",
+    " where it is full. 0: 64 MiB, or three steps if that is more.",
     "counts": "What is counted of the tokens, for penalties: 'none' (no penalties), 'presence' (no"
     " frequency penalty) or 'all'.",
     "tier": "The OpenCL features that the kernels may use: 'auto' (what the device has), 'int64' or"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The statements of clsample run that enqueue; drafts.c has verifications. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "run/calls.h"
@@ -36,23 +35,6 @@ static bool shares_slots(const run_step_call *c)
     return false;
 }
 
-/* Records the rows whose inputs are not those that the text's hashes are of. */
-static void check_hashes(run_side *side, const run_statement *s, const run_step_call *c)
-{
-    const char *text = run_find(s, "hash");
-    for (uint32_t row = 0; row < c->rows && row < c->in.of[CLI_LOGITS].rows; row++) {
-        char *end;
-        const unsigned long long hash = strtoull(text, &end, 16);
-        if (end == text)
-            run_die(s, "hash has fewer numbers than the step has rows");
-        if (hash != run_hash_of_row(c->in.of, row)) {
-            const int32_t changed = (int32_t)row;
-            run_note(side, "changed", &changed, sizeof changed);
-        }
-        text = end + (*end == ',');
-    }
-}
-
 void run_step(run_side *side, const run_statement *s)
 {
     run_step_call c = run_step_read(side, s);
@@ -70,8 +52,7 @@ void run_step(run_side *side, const run_statement *s)
     const bool divides = !refused && !packed && !shares_slots(&c) && c.rows == c.fields.rows;
     side->reverses = side->way == RUN_PERMUTED && divides &&
                      (c.fields.logits_rows == 0 || c.in.map[CLI_LOGITS].value != NULL);
-    if (run_find(s, "hash") != NULL && side->reference == NULL)
-        check_hashes(side, s, &c);
+    run_hashes(side, s, &c.in, c.rows);
     run_step_turn(side, &c);
     for (uint32_t i = 0; i < shards; i++) {
         const cls_buffer tokens = run_result(side, "tokens", c.rows, 1, false),

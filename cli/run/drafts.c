@@ -219,6 +219,7 @@ void run_verify(run_side *side, const run_statement *s)
     if (rows > 4 * most + 1024)
         run_die(s, "drafts: there are %" PRIu32 " rows for a sampler of %" PRIu32, rows, most);
     const run_inputs in = run_inputs_read(side, s, rows, rows);
+    run_hashes(side, s, &in, rows);
     run_map slots = run_map_read(s, "slots", requests),
             positions = run_map_read(s, "positions", requests),
             draws = run_map_read(s, "draws", requests),

@@ -341,3 +341,21 @@ void run_check_mask(const run_side *side, const run_statement *s, const cls_mask
                                in->of[CLI_MASK].rows * (double)row_size(in, CLI_MASK))
         run_die(s, "the mask on the host is not so large");
 }
+
+void run_hashes(run_side *side, const run_statement *s, const run_inputs *in, uint32_t rows)
+{
+    const char *text = run_find(s, "hash");
+    if (text == NULL || side->reference != NULL)
+        return;
+    for (uint32_t row = 0; row < rows && row < in->of[CLI_LOGITS].rows; row++) {
+        char *end;
+        const unsigned long long hash = strtoull(text, &end, 16);
+        if (end == text)
+            run_die(s, "hash has fewer numbers than the call has rows");
+        if (hash != run_hash_of_row(in->of, row)) {
+            const int32_t changed = (int32_t)row;
+            run_note(side, "changed", &changed, sizeof changed);
+        }
+        text = end + (*end == ',');
+    }
+}

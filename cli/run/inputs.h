@@ -92,6 +92,9 @@ cls_logits run_logits(run_side *side, const run_inputs *in, uint32_t first, uint
 void run_guides(run_side *side, const run_inputs *in, uint32_t first, uint32_t rows, cls_mask *mask,
                 cls_dense_bias *bias);
 
+/* Notes the rows whose inputs are not those that a statement's hashes are of. */
+void run_hashes(run_side *side, const run_statement *s, const run_inputs *in, uint32_t rows);
+
 /* Refuses a mask on the host that words have made larger than its memory. */
 void run_check_mask(const run_side *side, const run_statement *s, const cls_mask *m,
                     const run_inputs *in);

@@ -52,7 +52,8 @@ typedef struct cls_sampler_options {
      * table of doc/requests.md, "Features"; CLS_FEATURES_ALL has all. */
     int32_t late_compile;
     /* With `record`. 1: the logits, masks, biases and draft distributions of steps become files
-     * beside the text. 0 (default): their hashes stand in its lines. */
+     * beside the text, as grammars and saved slots do in either case. 0 (default): a hash of each
+     * row's logits, mask and bias stands in its line, and draft distributions are left out. */
     int32_t record_arrays;
 
     /* The size in bytes of the largest mask.host of a step or a verification, and of the largest
@@ -76,21 +77,24 @@ typedef struct cls_sampler_options {
      * cls_sampler_create() and cls_sampler_destroy(), by the thread that makes them, and must not
      * use the sampler.
      *
-     * Calls do not wait for it: what a step reads and writes on the device is read into memory that
-     * the sampler has from its creation, behind the step's kernels, and a later call on the sampler
-     * writes the line. The step's event is that of the last of these reads, so buffers stay as they
-     * are until then, and buffers must be readable by the host. Where the memory is full, where a
-     * buffer cannot be read, or where a step has failed, a comment ends the text, and no call
-     * fails. A text that is whole ends with the line "end".
+     * Calls do not wait for the device: what a step reads and writes on the device is read into
+     * memory that the sampler has from its creation, behind the step's kernels, and a later call on
+     * the sampler writes the line, which takes a processor some milliseconds for 8 rows of 128,000
+     * tokens. cls_sampler_destroy() waits for all steps. The step's event is that of the last of
+     * these reads, so buffers stay as they are until then, and buffers must be readable by the
+     * host. Where the memory is full, where a buffer cannot be read, or where a step has failed, a
+     * comment ends the text, and no call fails. A text that is whole ends with the line "end".
      *
      * Calls that were refused and those that change no request are not in it: cls_slot_save(),
      * cls_logprobs(), and the outputs of steps (cls_outputs). A sampler of a shard cannot be
      * recorded. */
     int (*record)(void *user, const char *file, uint64_t offset, const void *bytes, size_t size);
     void *record_user;
-    /* How the names of files begin, up to 200 characters; it is copied. NULL: "record". */
+    /* How the names of files begin; up to 200 bytes of it are copied, with _ for what is no part of
+     * a name: spaces, slashes, quotation marks, #. NULL: "record". */
     const char *record_name;
-    /* Bytes for what steps in flight read. 0 (default): 64 MiB, or two steps if that is more. */
+    /* Bytes for what steps in flight read. 0 (default): 64 MiB, or three steps of max_rows rows
+     * with masks and biases if that is more. */
     uint64_t record_size;
 } cls_sampler_options;
 

@@ -7,7 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RECORD_CHUNK = 4096, RECORD_ALIGNMENT = 16, RECORD_HEADER = 128 /* of an .npy file */ };
+enum {
+    RECORD_CHUNK = 4096,
+    RECORD_ALIGNMENT = 16,
+    RECORD_HEADER = 128 /* of an .npy file */,
+    RECORD_NAME = 200
+};
 
 /* A line that waits for those before it. That of a step lies in the ring, and its data behind it;
  * the others are allocated, and have their text. */
@@ -41,16 +46,15 @@ struct cls_record {
     record_entry *behind;
     size_t room;
 
-    const cls_grammar **grammars; /* that the text has; the record keeps them, so that no other
-                                     grammar gets their addresses */
+    uint8_t (*grammars)[CLS_DIGEST_SIZE]; /* the digests of those that the text has */
     uint32_t n_grammars;
     const char *cut; /* why the text ends early */
     cl_int cut_code;
-    int is_cut; /* the text says so */
-    int failed; /* the callback */
+    int is_cut;  /* the text says so */
+    int has_gap; /* a step has failed: later lines are left out */
+    int leaks;   /* a read is in flight that nobody can wait for: the ring is never freed */
+    int failed;  /* the callback */
 };
-
-int cls_record_is_on(const cls_record *r) { return r != NULL && r->cut == NULL && !r->failed; }
 
 uint64_t cls_record_size(const cls_record *r) { return r != NULL ? r->size : 0; }
 
@@ -169,13 +173,17 @@ static void poll(cls_record *r)
             state = CL_INVALID_EVENT;
         if (state > CL_COMPLETE)
             break;
-        if (state < CL_COMPLETE)
+        if (state < CL_COMPLETE) {
             cls_record_cut(r, "a step has failed", state);
+            r->has_gap = 1;
+        }
         if (e->done != NULL)
             clReleaseEvent(e->done);
-        if (e->write == NULL)
+        if (r->has_gap)
+            ;
+        else if (e->write == NULL)
             put_in_line(r, (const char *)(e + 1), e->end);
-        else if (state == CL_COMPLETE)
+        else
             e->write(r, (const char *)e + RECORD_ENTRY);
         drop_first(r);
     }
@@ -189,6 +197,14 @@ static void poll(cls_record *r)
     flush(r);
 }
 
+/* After a cut the lines before it and the comment are still due. */
+int cls_record_is_on(cls_record *r)
+{
+    if (r != NULL && r->cut != NULL && !r->is_cut)
+        poll(r);
+    return r != NULL && r->cut == NULL && !r->failed;
+}
+
 /* ---------------------------------------------------------------- slot calls */
 
 static void begin_line(cls_record *r)
@@ -200,8 +216,10 @@ static void begin_line(cls_record *r)
 static void end_line(cls_record *r)
 {
     put_in_line(r, "\n", 1);
-    if (r->behind != NULL)
+    if (r->behind != NULL && r->cut == NULL)
         append(r, r->behind);
+    else
+        free(r->behind); /* there was no memory for all of it */
     r->behind = NULL;
     r->is_behind = 0;
     flush(r);
@@ -307,29 +325,30 @@ static void write_file(cls_record *r, const char *what, const char *suffix, cons
 static uint32_t grammar_number(cls_record *r, const cls_grammar *grammar)
 {
     size_t size = 0;
+    cls_saved_error before;
     for (uint32_t i = 0; i < r->n_grammars; i++)
-        if (r->grammars[i] == grammar)
+        if (memcmp(r->grammars[i], grammar->digest, CLS_DIGEST_SIZE) == 0)
             return i + 1;
-    const cls_grammar **const more =
-        realloc(r->grammars, (r->n_grammars + (size_t)1) * sizeof *more);
+    cls_error_save(&before);
+    void *const more = realloc(r->grammars, (r->n_grammars + (size_t)1) * CLS_DIGEST_SIZE);
     if (more != NULL)
         r->grammars = more;
     void *const bytes = more != NULL && cls_grammar_save(grammar, NULL, NULL, &size) == CLS_OK
                             ? malloc(size)
                             : NULL;
-    if (bytes == NULL || cls_grammar_save(grammar, NULL, bytes, &size) != CLS_OK) {
-        free(bytes);
+    const int saved = bytes != NULL && cls_grammar_save(grammar, NULL, bytes, &size) == CLS_OK;
+    cls_error_restore(&before);
+    if (saved) {
+        memcpy(r->grammars[r->n_grammars++], grammar->digest, CLS_DIGEST_SIZE);
+        begin_line(r);
+        cls_record_add(r, "grammar g%" PRIu32, r->n_grammars);
+        write_file(r, "grammar", "clsg", bytes, size);
+        end_line(r);
+    } else {
         cls_record_cut(r, "out of host memory", CL_SUCCESS);
-        return 0;
     }
-    cls_grammar_retain(grammar);
-    r->grammars[r->n_grammars++] = grammar;
-    begin_line(r);
-    cls_record_add(r, "grammar g%" PRIu32, r->n_grammars);
-    write_file(r, "grammar", "clsg", bytes, size);
-    end_line(r);
     free(bytes);
-    return r->n_grammars;
+    return saved ? r->n_grammars : 0;
 }
 
 static void name_grammar(cls_record *r, uint32_t number)
@@ -342,6 +361,8 @@ void cls_record_request(cls_record *r, const char *verb, uint32_t slot, const cl
                         const cls_text *text)
 {
     const uint32_t number = params->grammar != NULL ? grammar_number(r, params->grammar) : 0;
+    if (r->cut != NULL)
+        return;
     begin_line(r);
     cls_record_add(r, "%s %" PRIu32, verb, slot);
     cls_params_words(params, put_part, r);
@@ -357,6 +378,8 @@ void cls_record_load(cls_record *r, uint32_t slot, const void *bytes, size_t siz
                      const cls_grammar *grammar)
 {
     const uint32_t number = grammar != NULL ? grammar_number(r, grammar) : 0;
+    if (r->cut != NULL)
+        return;
     begin_line(r);
     cls_record_add(r, "load %" PRIu32, slot);
     write_file(r, "slot", "bin", bytes, size);
@@ -381,11 +404,9 @@ void cls_record_infill(cls_record *r, const cls_infill *infill, uint32_t vocab)
 /* The first byte of the ring's free part for so many, or its size if there is none. */
 static size_t find_room(const cls_record *r, size_t n)
 {
-    if (r->end >= r->begin && n <= r->size - r->end)
-        return r->end;
-    if (r->end >= r->begin)
-        return n < r->begin ? 0 : r->size;
-    return n < r->begin - r->end ? r->end : r->size;
+    if (r->steps == 0 || r->end > r->begin) /* free: behind the end, and before the beginning */
+        return n <= r->size - r->end ? r->end : n <= r->begin ? 0 : r->size;
+    return n <= r->begin - r->end ? r->end : r->size;
 }
 
 void *cls_record_take(cls_record *r, uint64_t size, void (*write)(cls_record *, const void *))
@@ -404,6 +425,8 @@ void *cls_record_take(cls_record *r, uint64_t size, void (*write)(cls_record *, 
     r->taken->end = at + (size_t)n;
     return r->ring + at + RECORD_ENTRY;
 }
+
+void cls_record_leak(cls_record *r) { r->leaks = 1; }
 
 void cls_record_queue(cls_record *r, cl_event done)
 {
@@ -428,16 +451,15 @@ cls_status cls_record_create(const cls_sampler_options *o, uint64_t step, cls_re
 {
     static const char *const counts[] = {"none", "presence", "all"};
     const uint64_t size = record_ring(o, step);
-    const char *const name = o->record_name != NULL ? o->record_name : "record";
-    if (strlen(name) > 200 || name[strcspn(name, " \t\r\n\"#")] != '\0' || *name == '\0')
-        return cls_refuse("options->record_name must have 1 to 200 characters, and no space, # or "
-                          "quotation mark");
+    const char *const name =
+        o->record_name != NULL && *o->record_name != '\0' ? o->record_name : "record";
+    const size_t length = strlen(name) < RECORD_NAME ? strlen(name) : RECORD_NAME;
     cls_record *const r = *out = calloc(1, sizeof *r);
     if (r != NULL) {
         r->callback = o->record;
         r->user = o->record_user;
         r->arrays = o->record_arrays;
-        r->name = malloc(strlen(name) + 1);
+        r->name = calloc(length + 1, 1);
         r->ring = size <= SIZE_MAX ? malloc((size_t)size) : NULL;
         r->size = (size_t)size;
     }
@@ -446,7 +468,9 @@ cls_status cls_record_create(const cls_sampler_options *o, uint64_t step, cls_re
         *out = NULL;
         return cls_no_memory("options->record, of %llu bytes", (unsigned long long)size);
     }
-    memcpy(r->name, name, strlen(name) + 1);
+    for (size_t i = 0; i < length; i++) /* no path, and one word of a text */
+        r->name[i] =
+            (unsigned char)name[i] <= ' ' || strchr("#\"/\\", name[i]) != NULL ? '_' : name[i];
     cls_record_add(r, "version %s arithmetic=%" PRIu32 "\n", cls_version(),
                    cls_arithmetic_version());
     cls_record_add(r,
@@ -476,11 +500,9 @@ void cls_record_destroy(cls_record *r)
     }
     while (r->first != NULL && ended)
         drop_first(r);
-    for (uint32_t i = 0; i < r->n_grammars; i++)
-        cls_grammar_release(r->grammars[i]);
     free(r->grammars);
     free(r->name);
-    if (ended) /* else a read may still come */
+    if (ended && !r->leaks) /* else a read may still come */
         free(r->ring);
     free(r);
 }

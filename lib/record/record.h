@@ -10,7 +10,7 @@
 
 typedef struct cls_record cls_record;
 
-/* Begins a text, with the line of the sampler. `step`: the bytes of a step's largest inputs, which
+/* Begins a text, with the line of the sampler. `step`: the bytes of a step of all rows, which
  * decide what options->record_size of 0 stands for. Fails if memory runs out. */
 cls_status cls_record_create(const cls_sampler_options *options, uint64_t step, cls_record **out);
 
@@ -20,8 +20,8 @@ void cls_record_destroy(cls_record *record);
 /* The bytes of the ring; 0 without a record. */
 uint64_t cls_record_size(const cls_record *record);
 
-/* Whether a text is being written. */
-int cls_record_is_on(const cls_record *record);
+/* Whether a text is being written. Where it has ended, what is due is written first. */
+int cls_record_is_on(cls_record *record);
 
 /* ------------------------------------------------------------- lines */
 
@@ -45,6 +45,9 @@ void cls_record_infill(cls_record *record, const cls_infill *infill, uint32_t vo
  * nothing is in flight. */
 void *cls_record_take(cls_record *record, uint64_t size, void (*write)(cls_record *, const void *));
 void cls_record_queue(cls_record *record, cl_event done);
+
+/* A read into the ring is in flight that nobody can wait for. */
+void cls_record_leak(cls_record *record);
 
 /* Ends the text, with OpenCL's code or CL_SUCCESS. */
 void cls_record_cut(cls_record *record, const char *why, cl_int code);

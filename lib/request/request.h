@@ -51,6 +51,12 @@ cls_status cls_params_check_ranges(const cls_params *params);
 /* Fails with the message that params->field has this value and must be `range`. */
 cls_status cls_param_refuse(const char *field, double value, const char *range);
 
+/* -------------------------------------------------------------- words.c */
+
+/* Writes a float with its nine digits and a point, whatever the program's locale is. */
+#define CLS_FLOAT_WORD 24
+void cls_float_word(float x, char word[CLS_FLOAT_WORD]);
+
 /* ------------------------------------------------------------- params.c */
 
 /* Checks parameters that were read and converts them to a slot. The offsets of its lists are not

@@ -19,10 +19,26 @@ typedef struct param_words {
         (w)->add((w)->to, part_, (size_t)snprintf(part_, sizeof part_, __VA_ARGS__)); \
     } while (0)
 
+void cls_float_word(float x, char word[CLS_FLOAT_WORD])
+{
+    char text[64];
+    size_t n = 0;
+    snprintf(text, sizeof text, "%.9g", (double)x);
+    for (size_t i = 0; text[i] != '\0' && n + 1 < CLS_FLOAT_WORD; i++) {
+        const int known = strchr("0123456789+-einfa", text[i]) != NULL;
+        if (known || n == 0 ||
+            word[n - 1] != '.') /* the point of a locale may have several bytes */
+            word[n++] = known ? text[i] : '.';
+    }
+    word[n] = '\0';
+}
+
 static void add_FLOAT(const param_words *w, const char *meta, const void *at)
 {
     (void)meta;
-    ADD_WORD(w, "%.9g", (double)*(const float *)at);
+    char word[CLS_FLOAT_WORD];
+    cls_float_word(*(const float *)at, word);
+    ADD_WORD(w, "%s", word);
 }
 static void add_INT(const param_words *w, const char *meta, const void *at)
 {
@@ -55,9 +71,11 @@ static void add_list_ids(const param_words *w, const cls_ids *list)
 }
 static void add_list_biases(const param_words *w, const cls_biases *list)
 {
-    for (uint32_t i = 0; i < list->count; i++)
-        ADD_WORD(w, "%s%" PRId32 ":%.9g", i > 0 ? "," : "", list->biases[i].id,
-                 (double)list->biases[i].bias);
+    for (uint32_t i = 0; i < list->count; i++) {
+        char word[CLS_FLOAT_WORD];
+        cls_float_word(list->biases[i].bias, word);
+        ADD_WORD(w, "%s%" PRId32 ":%s", i > 0 ? "," : "", list->biases[i].id, word);
+    }
 }
 static void add_list_sequences(const param_words *w, const cls_sequences *list)
 {

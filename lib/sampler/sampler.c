@@ -262,7 +262,8 @@ static cls_status create_record(cls_sampler *s, const cls_sampler_options *calle
     const uint64_t rows = s->max_rows, bytes = 2 * rows * sizeof(int32_t);
     if (status != CLS_OK || o.record == NULL)
         return status;
-    status = cls_record_create(&o, rows * s->vocab * sizeof(float), &s->record);
+    /* Float32 logits and biases, masks of bytes, and what else a line has. */
+    status = cls_record_create(&o, rows * (s->vocab * UINT64_C(9) + 256) + 16384, &s->record);
     if (status == CLS_OK && s->host != NULL) {
         s->recorded_on_host = malloc((size_t)bytes);
         return s->recorded_on_host != NULL ? CLS_OK : cls_no_memory("options->record");
@@ -280,6 +281,8 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *o
     if (status == CLS_OK)
         status = create_record(*out, options);
     if (status != CLS_OK) {
+        if ((*out)->record != NULL)
+            cls_record_cut((*out)->record, "the sampler could not be created", CL_SUCCESS);
         cls_sampler_destroy(*out);
         *out = NULL;
     }
@@ -347,13 +350,15 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
         m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
                  2 * (uint64_t)CLS_MAPS * s->max_rows * sizeof(int32_t) + s->needs.arrays +
                  (s->needs.shortlist + 1) * sizeof *s->needs.listed +
-                 cls_host_size(s->host, s->max_rows) + cls_record_size(s->record);
+                 cls_host_size(s->host, s->max_rows) + cls_record_size(s->record) +
+                 (s->recorded_on_host != NULL ? 2 * sizeof(int32_t) * s->max_rows : 0);
         CLS_STRUCT_WRITE(&m, callers);
         return CLS_OK;
     }
     list_fixed_buffers((cls_sampler *)(uintptr_t)s, all);
     for (size_t i = 2; i < FIXED_BUFFERS; i++)
         m.rows += all[i].bytes;
+    m.rows += s->recorded != NULL ? 2 * sizeof(int32_t) * s->max_rows : 0;
     m.parameters = all[0].bytes;
     m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
     m.history = all[1].bytes - m.penalties;

@@ -244,6 +244,8 @@ cls_status cls_call_enqueue(const cls_call *call, cls_plan *plan, cls_sampler *s
         code = call->launch(plan, &c, &end);
     if (code == CL_SUCCESS)
         cls_recorded_read(line, s, queue, &end);
+    else if (line != NULL)
+        cls_record_cut(s->record, "a call has failed", code);
     return cls_commands_end(&c, code, call->failure, end, done);
 }
 

@@ -61,6 +61,7 @@ typedef struct recorded_part {
 
 typedef struct recorded_line {
     cls_plan plan; /* for its numbers */
+    int unread;    /* a buffer could not be read: the text has ended */
     uint32_t parts;
     recorded_part part[RECORDED_WORDS + 1];
 } recorded_line;
@@ -90,11 +91,12 @@ void cls_recorded_results(cls_plan *plan, const cls_sampler *s)
     cls_buffer *const to[] = {verifies ? &plan->verify.tokens : &plan->step.tokens,
                               verifies ? &plan->verify.status : &plan->step.status};
     const uint64_t bytes = s->max_rows * sizeof(int32_t),
-                   need = verifies ? plan->count[CLS_N_PLACES] : plan->step.rows;
-    if ((!verifies && plan->operands != &cls_step_operands) || need > s->max_rows)
+                   need[] = {verifies ? plan->count[CLS_N_PLACES] : plan->step.rows,
+                             verifies ? plan->count[CLS_N_REQUESTS] : plan->step.rows};
+    if (!verifies && plan->operands != &cls_step_operands)
         return;
     for (int i = 0; i < 2; i++)
-        if (cls_buffer_is_blank(to[i]))
+        if (cls_buffer_is_blank(to[i]) && need[i] <= s->max_rows)
             *to[i] = s->host != NULL
                          ? (cls_buffer){.kind = CLS_BUFFER_HOST,
                                         .pointer = s->recorded_on_host,
@@ -128,14 +130,15 @@ static uint64_t add_part(recorded_line *l, const cls_plan *plan, const cls_opera
 }
 
 /* Lists what a call has for its line, and returns the bytes of all. */
-static uint64_t list_parts(recorded_line *l, const cls_plan *plan)
+static uint64_t list_parts(recorded_line *l, const cls_plan *plan, int arrays)
 {
     static const struct recorded_word offsets = {0, "", FORM_OFFSETS};
     uint64_t size = LINE_SIZE;
     for (uint32_t i = 0; i < plan->operands->n; i++)
         for (int k = 0; k < RECORDED_WORDS; k++) {
             const cls_operand *const o = &plan->operands->row[i];
-            if (o->at != recorded_words[k].at || o->kind == CLS_NUMBER || o->kind == CLS_WORDS)
+            if (o->at != recorded_words[k].at || o->kind == CLS_NUMBER || o->kind == CLS_WORDS ||
+                (recorded_words[k].form == FORM_DRAFTS && !arrays))
                 continue;
             const uint32_t n = l->parts;
             const uint64_t bytes = add_part(l, plan, o, &recorded_words[k]);
@@ -208,7 +211,7 @@ struct cls_recorded *cls_recorded_begin(const cls_plan *plan, cls_sampler *s)
     recorded_line sizes = {.parts = 0};
     if (!cls_record_is_on(s->record) || plan->operands == &cls_logprobs_operands)
         return NULL;
-    const uint64_t size = list_parts(&sizes, plan);
+    const uint64_t size = list_parts(&sizes, plan, cls_record_has_arrays(s->record));
     recorded_line *const l = cls_record_take(s->record, size, write_line);
     if (l == NULL)
         return NULL;
@@ -237,12 +240,15 @@ void cls_recorded_read(struct cls_recorded *recorded, cls_sampler *s, cl_command
     for (uint32_t i = 0; i < l->parts && code == CL_SUCCESS; i++)
         if (l->part[i].host == NULL)
             code = read_part(l, &l->part[i], queue, end);
+    l->unread = code != CL_SUCCESS; /* other reads may be in flight */
     if (code != CL_SUCCESS)
         cls_record_cut(s->record, "a buffer cannot be read", code);
-    if (clRetainEvent(*end) == CL_SUCCESS)
+    if (clRetainEvent(*end) == CL_SUCCESS) {
         cls_record_queue(s->record, *end);
-    else
-        cls_record_cut(s->record, "an event cannot be retained", CL_INVALID_EVENT);
+        return;
+    }
+    cls_record_cut(s->record, "an event cannot be retained", CL_INVALID_EVENT);
+    cls_record_leak(s->record);
 }
 
 /* ------------------------------------------------------------------- writing */
@@ -349,6 +355,14 @@ static void add_hashes(cls_record *r, const recorded_line *l)
     }
 }
 
+/* A float is told from an integer by its point. */
+static void add_float(cls_record *r, const char *key, float x)
+{
+    char word[CLS_FLOAT_WORD];
+    cls_float_word(x, word);
+    cls_record_add(r, " %s=%s%s", key, word, word[strcspn(word, ".en")] == '\0' ? ".0" : "");
+}
+
 /* What a call's struct has beside its operands, where it differs from the default. */
 static void add_inputs(cls_record *r, const recorded_line *l)
 {
@@ -358,7 +372,7 @@ static void add_inputs(cls_record *r, const recorded_line *l)
     if (s->logits.dtype != CLS_F32)
         cls_record_add(r, " dtype=%s", dtypes[s->logits.dtype]);
     if (arrays && part_of(l, FORM_ROWS, "bias") != NULL && s->bias.factor != 1.0f)
-        cls_record_add(r, " bias_factor=%#.9g", (double)s->bias.factor);
+        add_float(r, "bias_factor", s->bias.factor);
     if (arrays && s->mask.host != NULL)
         cls_record_add(r, " mask_host=1");
 }
@@ -385,8 +399,10 @@ static void add_verification(cls_record *r, const recorded_line *l)
     cls_record_add(r, " method=%s max_drafts=%" PRIu32, methods[v->method], v->max_drafts);
     if (v->disable_bonus)
         cls_record_add(r, " disable_bonus=1");
-    if (v->method == CLS_VERIFY_TYPICAL)
-        cls_record_add(r, " epsilon=%#.9g delta=%#.9g", (double)v->epsilon, (double)v->delta);
+    if (v->method == CLS_VERIFY_TYPICAL) {
+        add_float(r, "epsilon", v->epsilon);
+        add_float(r, "delta", v->delta);
+    }
 }
 
 static void add_accept(cls_record *r, const recorded_line *l)
@@ -460,6 +476,8 @@ static void write_line(cls_record *r, const void *data)
                  {&cls_draft_operands, add_look_up}};
     const recorded_line *const l = data;
     const int arrays = cls_record_has_arrays(r);
+    if (l->unread)
+        return;
     for (int i = 0; i < 4; i++)
         if (l->plan.operands == calls[i].of)
             calls[i].add(r, l);

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -86,9 +86,10 @@ class Context(Closed):
         self._handle: Any = None
         self._keep: List[Any] = []
         self._progress = _Progress()
-        self._record = record
+        self._record = None if record is None else _record.absolute(record)
         self._record_arrays = switch("record_arrays", record_arrays)
         self._recorded = 0
+        self._recording = threading.Lock()
         struct = new("cls_context_options")
         self._set_options(struct, dict(options))
         self._foreign = cl is not None
@@ -127,10 +128,15 @@ class Context(Closed):
     def _owned(self, pointer: Any, destroy: Callable[[Any], Any]) -> Any:
         return ffi.gc(pointer, destroy) if self._host else owned(pointer, destroy)
 
-    def _next_record(self) -> str:
-        """The path of the text of the next sampler."""
-        self._recorded += 1
-        return _record.numbered(os.fspath(self._record or ""), self._recorded)
+    @contextlib.contextmanager
+    def _next_record(self) -> Iterator[Optional[str]]:
+        """The path of the text of the next sampler, whose number is taken if it could be made."""
+        if self._record is None:
+            yield None
+            return
+        with self._recording:
+            yield _record.numbered(self._record, self._recorded + 1)
+            self._recorded += 1
 
     def _of_device(self, name: str) -> None:
         """Refuses on the host what only a device has."""

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import _thread
 import os
+import threading
 import warnings
 from typing import Any, List, Optional
 
@@ -16,14 +18,21 @@ def numbered(path: str, number: int) -> str:
     return path if number == 1 else f"{stem}-{number}{suffix}"
 
 
-def start(struct: Any, path: Any, keep: List[Any]) -> None:
-    """Lets the library write the calls of a sampler, whose options these are."""
+def absolute(path: Any) -> str:
+    """The path of a text, which stays the same where the program changes its folder."""
     path = os.fspath(path)
     if not isinstance(path, str):
         raise TypeError(f"record must be a path, not {type(path).__name__}")
-    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.abspath(path)
+
+
+def start(struct: Any, path: Any, keep: List[Any]) -> None:
+    """Lets the library write the calls of a sampler, whose options these are."""
+    path = absolute(path)
+    folder, name = os.path.split(path)
     process = os.getpid()
-    with open(path, "wb"):
+    prefix = ffi.new("char[]", os.path.splitext(name)[0].encode("utf-8", "replace"))
+    with open(path, "ab"):
         pass  # a path that cannot be written raises here
 
     def write(user: Any, file: Any, offset: int, data: Any, size: int) -> int:
@@ -35,11 +44,13 @@ def start(struct: Any, path: Any, keep: List[Any]) -> None:
         return 0
 
     def failed(kind: Any, value: Optional[BaseException], trace: Any) -> None:
-        warnings.warn(f"{path}: {value}; the record ends here", RuntimeWarning, stacklevel=2)
+        if isinstance(value, KeyboardInterrupt):
+            # cffi would drop it, here as well: it comes again when the call has returned.
+            threading.Timer(0.01, _thread.interrupt_main).start()
+        warnings.warn(f"{path}: {value!r}; the record ends here", RuntimeWarning, stacklevel=2)
 
     callback = ffi.callback(
         "int(void *, const char *, uint64_t, const void *, size_t)", write, 1, failed
     )
-    prefix = ffi.new("char[]", os.path.splitext(name)[0].encode())
     struct.record, struct.record_name = callback, prefix
     keep += [callback, prefix]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
 import os
 import threading
@@ -79,22 +80,21 @@ class Sampler(Closed):
         # _made() compiles, and warns; the library is not told.
         self._late_compile = switch("late_compile", given.pop("late_compile", True))
         keep: List[Any] = []
-        record = given.pop("record", None)
+        own = given.pop("record", None)
         arrays = switch("record_arrays", given.pop("record_arrays", context._record_arrays))
         _fill_options(struct, given, keep)
-        if record is None and context._record is not None:
-            record = context._next_record()
-        if record is not None:
-            struct.record_arrays = arrays
-            _record.start(struct, record, keep)
         out = ffi.new("cls_sampler **")
-        status = lib.cls_sampler_create(context.handle, struct, out)
-        if status == 0:
-            # The library calls what is kept when it ends a record.
-            self._handle = context._owned(
-                out[0], lambda sampler, kept=keep: lib.cls_sampler_destroy(sampler)
-            )
-        self._must(status)
+        with contextlib.nullcontext(own) if own is not None else context._next_record() as record:
+            if record is not None:
+                struct.record_arrays = arrays
+                _record.start(struct, record, keep)
+            status = lib.cls_sampler_create(context.handle, struct, out)
+            if status == 0:
+                # The library calls what is kept when it ends a record.
+                self._handle = context._owned(
+                    out[0], lambda sampler, kept=keep: lib.cls_sampler_destroy(sampler)
+                )
+            self._must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))
         self._step, self._outputs = new("cls_step"), new("cls_outputs")

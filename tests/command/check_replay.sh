@@ -69,6 +69,21 @@ esac
 exits 2 "a folder that is not there" run two.run --record no/x.run
 says "a folder that is not there" 'no/x.run: cannot be written' err
 
+# Hashes: of a verification, and of fewer mask rows than rows.
+cat >hashed.run <<'END'
+sampler vocab=9 slots=2 rows=3
+begin 0-1
+verify drafts=1,0 ids=3 logits=random:5 mask=list:511 mask_rows=1 mask_map=0,0,0 hash=1,2,3 -> 1, 2
+END
+exits 1 "hashes" run hashed.run
+says "hashes" 'row 2: the logits, the mask or the bias have changed' out
+
+# Floats have a point in every locale.
+if locale -a 2>/dev/null | grep -q '^de_DE'; then
+    LC_ALL=de_DE.UTF-8 run two.run --record point.run >out 2>&1
+    is "a comma" "$(grep -c '[0-9],[0-9]* ' point.run)" 0
+fi
+
 # What the runner reads for it.
 printf 'sampler vocab=9 slots=2\nbegin 0-1\nstep random_bits=%s\n' \
     list:0,18446744073709551615 >bits.run

@@ -3,6 +3,7 @@
  * that fails, memory that is full, a buffer that the host may not read, a step that fails. No call
  * fails, tokens stay the same, and the text says that it ends. That texts are right is proved by
  * tests/command/check_replay.sh. */
+#include <stdio.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -106,6 +107,15 @@ static void sample_on_host(const cls_sampler_options *o, uint32_t n)
         ck_assert_mem_eq(drawn, plain, sizeof drawn);
 }
 
+/* The lines of steps. */
+static int steps_in(const written *w)
+{
+    int n = 0;
+    for (const char *at = w->text; (at = strstr(at, "\nstep ")) != NULL; at++)
+        n++;
+    return n;
+}
+
 static int ends_with(const written *w, const char *line)
 {
     const size_t n = strlen(line);
@@ -156,12 +166,16 @@ START_TEST(options_are_checked)
     static char longest[202];
     cls_sampler *s;
     memset(longest, 'a', 201);
-    const char *const names[] = {"", "a b", "a#b", longest};
+    const char *const names[][2] = {
+        {"", "record"}, {"a b", "a_b"}, {"../a#\"b", ".._a__b"}, {longest, longest + 1}};
     for (int i = 0; i < 4; i++) {
-        cls_sampler_options o = recorded(&w);
-        o.record_name = names[i];
-        ck_assert_int_eq(cls_sampler_create(host, &o, &s), CLS_BAD_ARGUMENT);
-        ck_assert_str_eq(cls_error_field(), "options->record_name");
+        char name[300];
+        cls_sampler_options named = recorded(&w);
+        named.record_name = names[i][0];
+        named.record_arrays = 1;
+        sample_on_host(&named, 1);
+        snprintf(name, sizeof name, " logits=file:%s-0-logits.npy ", names[i][1]);
+        ck_assert_msg(strstr(w.text, name) != NULL, "%s", w.text);
     }
     cls_sampler_options o = recorded(&w);
     o.record_arrays = 2;
@@ -189,6 +203,7 @@ START_TEST(memory_is_full)
     o.record_size = 16384;
     sample_on_host(&o, STEPS);
     ck_assert_int_eq(ends_with(&w, "\nend\n"), 1);
+    ck_assert_int_eq(steps_in(&w), STEPS);
 }
 END_TEST
 
@@ -226,6 +241,7 @@ START_TEST(a_device_ends_its_text)
     ck_assert_int_eq(ends_with(&w, "\n# The text ends here: a buffer cannot be read: "
                                    "CL_INVALID_OPERATION.\n"),
                      1);
+    ck_assert_int_eq(steps_in(&w), 0); /* none of which a part is missing */
     o = recorded(&w);
     o.record_size = 4096;
     sample_on_device(d, &o, CL_MEM_READ_ONLY);

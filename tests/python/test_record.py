@@ -80,8 +80,41 @@ def test_bad_paths(tmp_path):
                 context.sampler(50, record=path)
         with pytest.raises(TypeError, match="record_arrays must be True or False"):
             context.sampler(50, record=tmp_path / "x.run", record_arrays=1)
-        with pytest.raises(ValueError, match="record_name"):
-            context.sampler(50, record=tmp_path / "two words.run")
+        with context.sampler(50, record=tmp_path / "two words.run"):
+            pass
+    assert (tmp_path / "two words.run").read_text().endswith("\nend\n")
+
+
+def test_a_context_counts_samplers(tmp_path, monkeypatch):
+    """A sampler that is refused takes no number; a program may change its folder."""
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with clsample.Context("host", record="x.run") as context:
+        monkeypatch.chdir(tmp_path / "other")
+        with pytest.raises(clsample.BadArgument):
+            context.sampler(50, 0)
+        serve(context)
+        serve(context)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "x-2.run", "x.run"]
+    assert not list((tmp_path / "other").iterdir())
+    with pytest.raises(TypeError):
+        clsample.Context("host", record=b"x.run")
+
+
+def test_ctrl_c(tmp_path, monkeypatch):
+    """Ctrl-C while a line is written ends the call's program, not only its text."""
+    with clsample.Context("host") as context:
+        with context.sampler(50, 3, record=tmp_path / "x.run") as sampler:
+            request = sampler.begin(seed=1)
+
+            def stop(*_arguments, **_more):
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr("builtins.open", stop)
+            with pytest.warns(RuntimeWarning), pytest.raises(KeyboardInterrupt):
+                for _ in range(100000):
+                    sampler.sample(ROWS[:1], request)
+            monkeypatch.undo()
 
 
 def test_a_disk_is_full(tmp_path):
