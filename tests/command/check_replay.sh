@@ -76,7 +76,7 @@ begin 0-1
 verify drafts=1,0 ids=3 logits=random:5 mask=list:511 mask_rows=1 mask_map=0,0,0 hash=1,2,3 -> 1, 2
 END
 exits 1 "hashes" run hashed.run
-says "hashes" 'row 2: the logits, the mask or the bias have changed' out
+says "hashes" 'row 0: the logits, the mask or the bias have changed' out
 
 # Floats have a point in every locale.
 if locale -a 2>/dev/null | grep -q '^de_DE'; then
