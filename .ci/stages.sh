@@ -17,12 +17,13 @@ declare -A pid # of a stage in the background
 # What a stage reads that depends on few files. In CI it runs only where one of them, or this file,
 # differs from what it was in the commit with which the stage last passed: .ci/passed names it,
 # which both scripts write. If there is no such commit, or git does not know it, the stage runs.
+# Kernels are strings to compilers of C: of cl, these read cl/core alone.
 declare -A reads=(
     ['kernel syntax']='cl build-aux/cl-order.sh tests/package/kernel-syntax.sh
         tests/stress/selftest_mutants.sh'
     ['gpu resources']='cl build-aux/cl-order.sh build-aux/cl2c.sh lib/programs lib/device
         bench/programs.c bench/gpu-resources.sh'
-    ['other machines']='cl cli include lib packaging m4 build-aux configure.ac Makefile.am *.mk
+    ['other machines']='cl/core cli include lib packaging m4 build-aux configure.ac Makefile.am *.mk
         examples/minimal.c tests/package/cross.sh'
     [wheel]='python packaging setup.py pyproject.toml MANIFEST.in configure.ac Makefile.am *.mk
         include lib/clsample.map'
@@ -183,12 +184,13 @@ tests() {
     return "$status"
 }
 
-# What `make check`, which bootstrap runs, leaves out, without faults, which the sanitizers run.
+# What `make check`, which bootstrap runs, leaves out, without faults, which the sanitizers run, and
+# without what would repeat the quick set: groups.sh for one seed, and the watermark's logarithm.
 # Texts run for one seed, and on sides that the quick set leaves out. To compile kernels of many
 # shapes is most of what shape_tests do: PoCL does it in half the time if it need not optimize.
 long_tests() {
     export CLS_TEST_SEEDS=1 CLS_TEST_SIDES=each,ahead,svm,shards-2
-    tests build -j2 check-long host_check= shape_flags=-cl-opt-disable
+    tests build -j2 check-long host_check= whole_units= whole_scripts= shape_flags=-cl-opt-disable
 }
 
 full_tests() {

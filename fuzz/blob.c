@@ -8,6 +8,7 @@
 #include "device.h"
 #include "fuzz.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +37,13 @@ static subject *make_subject(uint32_t which)
     cls_sampler_options o;
     if (s->sampler != NULL)
         return s;
-    batch *const b = batch_new(2, VOCAB, CLS_F32, 0, 0);
-    batch_row(b, 0, ROW_NORMAL3, 1);
-    batch_row(b, 1, ROW_NORMAL3, 1);
+    static const int32_t ends[] = {VOCAB / 3, 2, VOCAB - 1};
+    static int32_t prefix_of[VOCAB];
+    float logits[2][VOCAB];
+    for (int i = 0; i < VOCAB; i++)
+        prefix_of[i] = i >= 10 && i % 3 == 0 ? i / 10 : -1;
+    row_fill(ROW_NORMAL3, logits[0], VOCAB, 1);
+    memcpy(logits[1], logits[0], sizeof logits[0]);
     cls_sampler_options_init(&o);
     o.late_compile = 1;
     o.vocab = VOCAB;
@@ -47,13 +52,12 @@ static subject *make_subject(uint32_t which)
     o.max_history = s->history = shapes[which].history;
     o.max_rollback = s->rollback = shapes[which].rollback;
     must(cls_sampler_create(the_context(), &o, &s->sampler));
-    must(cls_sampler_infill(s->sampler, &b->infill));
+    must(cls_sampler_infill(s->sampler, &(cls_infill){sizeof(cls_infill), {ends, 3}, prefix_of}));
     cls_step_init(&s->step);
     s->step.rows = 2;
-    s->step.logits.values.buffer = buffer_of(the_device(), b->data_size, b->data);
+    s->step.logits.values.buffer = buffer_of(the_device(), sizeof logits, logits);
     s->step.tokens.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);
     s->step.status.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);
-    batch_free(b);
     return s;
 }
 
@@ -113,32 +117,73 @@ static void make_ends(const subject *s, cls_params *p, rng *r)
     p->loop_max = 1 + rng_below(r, 2);
 }
 
+/* Adds penalties and lists that the sampler has room for. */
+static void make_lists(const subject *s, cls_params *p, rng *r)
+{
+    static const float amounts[] = {0.0f, 0.5f, -0.3f, 100.0f},
+                       biases[] = {-INFINITY, -1.0f, 3.0f, 0.0f};
+    enum { LISTED = 20 };
+    static int32_t ids[4][LISTED];
+    static cls_logit_bias bias[LISTED];
+    static cls_ids sequences[2][4];
+    const uint32_t longest = s->history < 4 ? s->history : 4;
+    for (int i = 0; i < 4 * LISTED; i++)
+        ids[i / LISTED][i % LISTED] = (int32_t)rng_below(r, i % 3 ? 12 : VOCAB);
+    for (int i = 0; i < LISTED; i++)
+        bias[i] = (cls_logit_bias){ids[3][i], biases[rng_below(r, 4)]};
+    if (s->keep != CLS_COUNTS_NONE) {
+        p->repetition_penalty = rng_below(r, 2) ? 1.3f : 1.0f;
+        p->presence_penalty = amounts[rng_below(r, 4)];
+        p->frequency_penalty = s->keep == CLS_COUNTS_ALL ? amounts[rng_below(r, 4)] : 0.0f;
+        p->penalty_scope = (int32_t)rng_below(r, 2);
+        p->penalty_window = rng_below(r, 2) ? 0 : rng_below(r, s->history + 1);
+    }
+    p->logit_bias = (cls_biases){bias, rng_below(r, 2) ? rng_below(r, LISTED + 1) : 0};
+    p->stop_ids = (cls_ids){ids[0], rng_below(r, 5)};
+    p->allowed_ids = (cls_ids){ids[1], rng_below(r, 10) ? 0 : 1 + rng_below(r, LISTED)};
+    p->max_tokens = rng_below(r, 8) ? 0 : 201 + rng_below(r, 3);
+    p->min_tokens = rng_below(r, 5) ? 0 : rng_below(r, 203);
+    if (longest == 0)
+        return;
+    for (int i = 0; i < 8; i++)
+        sequences[i / 4][i % 4] = (cls_ids){ids[2] + i, 1 + rng_below(r, longest)};
+    if (rng_below(r, 4) == 0) {
+        p->dry_multiplier = rng_below(r, 2) ? 0.8f : 1e30f;
+        p->dry_allowed_length = rng_below(r, 4);
+        p->dry_window = rng_below(r, s->history + 1);
+        p->dry_breakers = (cls_sequences){sequences[0], rng_below(r, 5)};
+    }
+    if (rng_below(r, 6) == 0) {
+        p->no_repeat_ngram = 1 + rng_below(r, longest);
+        p->ngram_window = rng_below(r, s->history + 1);
+        p->ngram_output_only = (int32_t)rng_below(r, 2);
+        p->ngram_exempt_ids = (cls_ids){ids[2], rng_below(r, LISTED + 1)};
+    }
+    p->bad_words = (cls_sequences){sequences[1], rng_below(r, 5) ? 0 : rng_below(r, 5)};
+}
+
 /* Begins a random request in slot 0 and saves it after up to two tokens. */
 static size_t save_random(const subject *s, rng *r, uint8_t *bytes)
 {
-    batch *const b = batch_new(1, VOCAB, CLS_F32, 0, 0);
+    static const uint32_t lengths[] = {0, 1, 3, 17, 60, 200};
+    int32_t ids[2][200];
+    const uint32_t prompts = lengths[rng_below(r, 6)], outputs = lengths[rng_below(r, 6)];
+    cls_params params = default_params();
     rng many = {rng_bits(r)};
-    b->keep = s->keep;
-    b->history = s->history;
-    batch_row(b, 0, ROW_NORMAL3, rng_bits(r));
-    params_random(&b->params[0], VOCAB, r);
-    if (rng_below(r, 8) == 0)
-        params_infill(&b->params[0], VOCAB, r);
-    batch_requests(b, &many);
-    const tokens *const t = &b->tokens[0];
-    cls_params params = b->params[0];
+    params.seed = rng_bits(r);
+    params_kind(&params, rng_below(r, PARAMS_PENALTIES), VOCAB);
+    params.infill = params.chain != CLS_CHAIN_CUSTOM && rng_below(r, 8) == 0;
+    make_lists(s, &params, &many);
+    for (int i = 0; i < 400; i++) /* few, and some that are no tokens */
+        ids[i / 200][i % 200] = (int32_t)rng_below(&many, rng_below(&many, 2) ? 12 : VOCAB + 1);
     if (rng_below(r, 4) == 0)
         make_ends(s, &params, r);
-    must(cls_slot_begin(s->sampler, 0, &params,
-                        &(cls_text){.struct_size = sizeof(cls_text),
-                                    .prompt = {t->prompt, t->prompt_count},
-                                    .output = {t->output, t->output_count}}));
+    must(cls_slot_begin(s->sampler, 0, &params, TEXT(ids[0], prompts, ids[1], outputs)));
     if (rng_below(r, 4) == 0)
         must(cls_slot_force(s->sampler, 0, (const int32_t[]){3, 99, 1, 0}, rng_below(r, 5)));
     must(cls_slot_copy(s->sampler, 1, 0));
     for (uint32_t n = rng_below(r, 3); n > 0; n--)
         step(s);
-    batch_free(b);
     return save(s, 0, bytes);
 }
 

@@ -169,7 +169,7 @@ class Copy:
     def __init__(self, group, proofs, first, kernels):
         self.top = tempfile.mkdtemp(prefix="mutants-")
         self.source = os.path.join(self.top, "source")
-        skip = shutil.ignore_patterns(".git", "corpus", "autom4te.cache")
+        skip = shutil.ignore_patterns(".git", "corpus", "autom4te.cache", "tempfile_*")
         shutil.copytree("..", self.source, symlinks=True, ignore=skip)
         self.move(os.getcwd())
         os.chdir(self.source)
@@ -184,7 +184,7 @@ class Copy:
             os.makedirs(self.environment[name], exist_ok=True)
         if not proofs:
             replace("lib/selftest/prove.c", "cls_test_proofs_compare_nothing",
-                    'getenv("PROOFS_COMPARE") == NULL')
+                    '(getenv("PROOFS_COMPARE") == NULL)')
             replace("lib/selftest/prove.c", "#include", "#include <stdlib.h>\n#include")
         # Nobody reads the shortest text that differs, which takes minutes.
         replace("cli/run.c", "c->shrinks = !keeps", "c->shrinks = false")
@@ -194,9 +194,11 @@ class Copy:
                     "        printf '%s: FAILED: %s' \"$what\" \"$out\" && exit 1")
 
     def move(self, build):
-        """What was configured by an absolute path would build the sources there, unchanged."""
+        """What was configured by an absolute path would build the sources there, unchanged. So
+        would a Makefile that is made again."""
         old, build = os.path.dirname(build), os.path.join(self.source, "build")
-        for path in [f"{build}/Makefile", *glob.glob(f"{build}/**/.deps/*", recursive=True)]:
+        made = [f"{build}/Makefile", f"{build}/config.status"]
+        for path in [*made, *glob.glob(f"{build}/**/.deps/*", recursive=True)]:
             text, when = open(path, encoding="utf-8").read(), os.stat(path)
             open(path, "w", encoding="utf-8").write(text.replace(old, self.source))
             os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))

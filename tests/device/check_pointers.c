@@ -40,8 +40,10 @@ static void shards_with(device *d, pointers *p)
 {
     rng r = {fixture_seed()};
     batch *const b = batch_new(ROWS, VOCAB, CLS_F32, VOCAB + 2, 4);
-    batch_random(b, &r);
-    batch_mask(b, &r, 70, 0);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        batch_row(b, row, row % 2 ? ROW_LANGUAGE : ROW_NORMAL3, rng_bits(&r));
+        batch_kind(b, row, rng_below(&r, PARAMS_HISTORY));
+    }
     cls_context *const contexts[2] = {fixture_context(d, 0, 0, 0, 0),
                                       fixture_context(d, 0, 0, 0, 0)};
     client s;

@@ -10,17 +10,16 @@
 
 enum { MOST_STATE = 1 << 20 };
 
-/* Makes a row of each kind of parameters, whose requests have penalties, biases and stop ids. */
+/* Makes a row of each kind of parameters, whose requests have prompts. */
 static batch *requests_batch(uint32_t vocab, rng *r)
 {
-    batch *const b = batch_new(TWIN_KINDS, vocab, CLS_F32, 0, 0);
+    batch *const b = batch_new(PARAMS_KINDS, vocab, CLS_F32, 0, 0);
     b->history = 60;
-    b->forces = rng_below(r, 2) == 0;
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, row % 3 ? ROW_LANGUAGE : ROW_NORMAL3, rng_bits(r));
-        twin_params(&b->params[row], row, vocab);
+        batch_kind(b, row, row);
     }
-    batch_requests(b, r);
+    batch_prompts(b, r);
     return b;
 }
 
@@ -275,7 +274,7 @@ START_TEST(disagreement)
         static const int32_t usual[] = {0, 1, 2, 3}, swapped[] = {0, 1, 3, 2};
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, ROW_LANGUAGE, row);
-            twin_params(&b->params[row], kinds[(kind + row) % 6], vocab);
+            batch_kind(b, row, kinds[(kind + row) % 6]);
             b->params[row].presence_penalty = 0.5f;
         }
         twin_open(&t, d, b, &(twin_setup){.n = 3, .borders = borders}, "disagreement");

@@ -13,11 +13,11 @@ static const uint32_t borders_of_inputs[] = {0, 1000, 1025, VOCAB};
 
 static batch *usual_batch(rng *r, int32_t most)
 {
-    batch *const b = batch_new(TWIN_KINDS, VOCAB, CLS_F32, 0, 0);
+    batch *const b = batch_new(PARAMS_KINDS, VOCAB, CLS_F32, 0, 0);
     b->history = 20;
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, row % 2 ? ROW_LANGUAGE : ROW_NORMAL3, rng_bits(r));
-        twin_params(&b->params[row], most == 0 ? row : row % 2 ? 4 : 9, VOCAB);
+        batch_kind(b, row, most == 0 ? row : row % 2 ? 4 : 9);
         if (most > 0) { /* all requests are bounded by top-k */
             b->params[row].top_k = row == 0 ? 1 : 1 + (int32_t)rng_below(r, (uint32_t)most);
             b->params[row].temperature = 2.0f;
@@ -43,7 +43,7 @@ static void steps(twin *t)
  * first one. */
 START_TEST(steps_ahead)
 {
-    enum { ROWS = TWIN_KINDS / 4 };
+    enum { ROWS = PARAMS_KINDS / 4 };
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 711};
     int32_t map[ROWS];
@@ -60,7 +60,7 @@ START_TEST(steps_ahead)
     }
     for (uint32_t k = 0; k < SHARDS; k++)
         shards[k] = t.side[1 + k].shard;
-    for (uint32_t i = 0; i < TWIN_KINDS; i++) {
+    for (uint32_t i = 0; i < PARAMS_KINDS; i++) {
         map[i % ROWS] = (int32_t)i;
         if (i % ROWS != ROWS - 1)
             continue;
@@ -70,14 +70,14 @@ START_TEST(steps_ahead)
         must(cls_shard_merge_all(shards, SHARDS, NULL));
     }
     must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
-    for (uint32_t i = 0; i < TWIN_KINDS - ROWS; i++) {
+    for (uint32_t i = 0; i < PARAMS_KINDS - ROWS; i++) {
         twin_side *const whole = &t.side[0];
         map[i % ROWS] = (int32_t)i;
         if (i % ROWS == ROWS - 1)
             must(cls_sample(whole->sampler, whole->queue, &whole->step, 0, NULL, NULL));
     }
     for (uint32_t i = 0; i < ROWS; i++)
-        map[i] = (int32_t)(TWIN_KINDS - ROWS + i);
+        map[i] = (int32_t)(PARAMS_KINDS - ROWS + i);
     twin_compare(&t);
     close_usual(&t);
     clReleaseEvent(gate);
@@ -131,7 +131,7 @@ START_TEST(shapes)
         batch *const b = usual_batch(&r, 0);
         twin t;
         if (i == 1)
-            batch_requests(b, &r);
+            batch_prompts(b, &r);
         twin_open(&t, d, b,
                   &(twin_setup){.n = SHARDS, .borders = borders_of_inputs, .contexts = shaped},
                   "several shapes");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that ranks that each have a part of the vocabulary draw the tokens of the reference, bit
- * for bit and with the same row records: random chains, penalties, masks, biases and histories,
- * even and uneven borders, by cls_mpi_sample() and by cls_mpi_gather() with cls_sample(). Between
- * the steps, on each rank in turn, arguments are refused, a request differs, a partial is damaged
- * and one is lost. These steps must happen nowhere, and the next one must be right. Ranks with
- * different vocabularies are refused. tests/mpi/check_mpi.sh starts it on several ranks. */
+ * for bit and with the same row records: usual rows, and requests of many kinds with penalties and
+ * histories, even and uneven borders, by cls_mpi_sample() and by cls_mpi_gather() with
+ * cls_sample(). shards.run has every input of a step. Between the steps, on each rank in turn,
+ * arguments are refused, a request differs, a partial is damaged and one is lost. These steps must
+ * happen nowhere, and the next one must be right. Ranks with different vocabularies are refused.
+ * tests/mpi/check_mpi.sh starts it on several ranks. */
 #include <clsample-mpi.h>
 
 #include <stdio.h>
@@ -105,12 +106,11 @@ static void run_faults(ranked *t, int r)
                   CLS_BAD_ARGUMENT, words);
     /* Another temperature of one request. */
     if (ranks > 1) {
-        const uint32_t slot = t->b->slots != NULL ? (uint32_t)t->b->slots[0] : 0;
         cls_params other = t->b->params[0];
         other.temperature += here ? 0.5f : 0.0f;
-        must(cls_slot_params(t->s.sampler, slot, &other));
+        must(cls_slot_params(t->s.sampler, 0, &other));
         all_must_fail(run_step(t), CLS_BAD_ARGUMENT, "has another step than rank");
-        must(cls_slot_params(t->s.sampler, slot, &t->b->params[0]));
+        must(cls_slot_params(t->s.sampler, 0, &t->b->params[0]));
     }
     fault = here ? DAMAGED : NO_FAULT;
     snprintf(words, sizeof words, "partial %d is damaged", r);
@@ -153,8 +153,6 @@ static void run_batch(batch *b, device *d, cls_context *context, const uint32_t 
                       int faults)
 {
     ranked t;
-    const cls_device_info info = context_info(context);
-    b->shortlist = info.shortlist;
     open_ranked(&t, b, d, context, borders);
     const cls_logits whole = t.s.step.logits;
     t.s.step.logits = t.part;
@@ -185,8 +183,7 @@ static batch *make_batch(uint32_t i, uint32_t vocab, int usual, rng *r)
         cls_params *const p = &b->params[row];
         batch_row(b, row, usual ? ROW_LANGUAGE : (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
         if (!usual) {
-            params_random(p, vocab, r);
-            params_adaptive(p, vocab, r);
+            batch_kind(b, row, (i / 2 * b->rows + row) % PARAMS_KINDS);
             continue;
         }
         /* Greedy, plain, top-k, top-p, min-p. */
@@ -195,13 +192,9 @@ static batch *make_batch(uint32_t i, uint32_t vocab, int usual, rng *r)
         p->top_p = row == 3 ? 0.9f : 1.0f;
         p->min_p = row == 4 ? 0.05f : 0.0f;
     }
-    b->history = i % 3 ? 100 : 0;
-    if (i % 4 == 1)
-        batch_mask(b, r, 50, 0);
+    b->history = usual ? 0 : 100;
     if (!usual)
-        batch_requests(b, r);
-    if (i % 5 == 3)
-        batch_bias(b, r, CLS_F32);
+        batch_prompts(b, r);
     return b;
 }
 

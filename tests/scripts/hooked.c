@@ -34,6 +34,13 @@ static void one_window(void)
     test_fault("first < n; first += WINDOW", "first < 1; first += WINDOW");
 }
 
+/* Each item looks for tokens in a range of tiles, as Intel's compiler for GPUs has it. */
+static void ranges(void)
+{
+    test_items();
+    test_fault("(SUBGROUPS == 2 && ROW", "(SUBGROUPS != 9 && ROW");
+}
+
 static const struct hook {
     const char *name;
     void (*set)(void);
@@ -41,7 +48,8 @@ static const struct hook {
     {"judge", judges},          {"oracle", oracle},           {"search", search},
     {"fewest", fewest},         {"small-lists", small_lists}, {"short-proofs", short_proofs},
     {"whole-sort", whole_sort}, {"subgroups", subgroups},     {"items", test_items},
-    {"one-window", one_window}};
+    {"one-window", one_window}, {"ranges", ranges},
+};
 enum { HOOKS = sizeof hooks / sizeof *hooks };
 
 int main(int argc, char **argv)
@@ -56,7 +64,7 @@ int main(int argc, char **argv)
             i++;
         if (i == HOOKS)
             cli_die("the first argument is a list of judge, oracle, search, fewest, small-lists, "
-                    "short-proofs, subgroups, items and one-window");
+                    "short-proofs, subgroups, items, one-window and ranges");
         hooks[i].set();
         run_counts_launches &= i < 2; /* the judges leave programs as they are */
     }

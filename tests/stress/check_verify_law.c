@@ -2,7 +2,10 @@
 /* Proves that one_verify(), where chance accepts drafts, decides as double precision does, and that
  * the emitted tokens follow the target's distribution, whatever distribution the drafts are drawn
  * from. verify.run and drafts.run prove that devices give the same tokens. */
-#include "batch.h"
+#include "fixture.h"
+#include "oracle.h"
+#include "rows/kinds.h"
+#include "core/philox.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,18 +8,12 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
 {
     cls_sampler *sampler;
     cls_sampler_options o = sampler_options(b->vocab, b->rows);
-    o.counts = b->keep;
     o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_SHORTLIST | (b->mask ? CLS_FEATURE_MASK : 0u) |
-                 (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features = CLS_FEATURE_SHORTLIST;
     must(cls_sampler_create(context, &o, &sampler));
-    for (uint32_t row = 0, infill = 0; row < b->rows; row++) {
-        if (b->params[row].infill && !infill++)
-            must(cls_sampler_infill(sampler, &b->infill));
-    }
     for (uint32_t row = 0; row < b->rows; row++)
-        request_start(b, row, sampler, b->slots ? (uint32_t)b->slots[row] : row);
+        request_start(b, row, sampler, row);
     return sampler;
 }
 
@@ -29,9 +23,6 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     memset(s, 0, sizeof *s);
     s->b = b;
     s->d = d;
-    s->begun = 1;
-    for (uint32_t row = 0; row < b->rows; row++)
-        s->begun = b->tokens[row].forced_count ? 2 : s->begun; /* forced in a second launch */
     s->sampler = client_sampler(b, context);
     memset(b->adaptive, 0,
            b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
@@ -41,10 +32,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     s->step.logits.dtype = b->dtype;
     s->step.logits.values.offset = b->offset;
     s->step.logits.row_stride = b->stride;
-    s->step.slots.host = b->slots;
     s->step.tokens.buffer = buffer_of(d, output, NULL);
     s->step.status.buffer = buffer_of(d, output, NULL);
-    batch_inputs(b, d, &s->step);
 }
 
 void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
@@ -53,8 +42,6 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
     s->step.tokens.offset = s->step.status.offset = (uint64_t)i * s->b->rows * sizeof(int32_t);
     s->step.outputs = &s->outputs;
     must(cls_sample(s->sampler, queue, &s->step, n_wait, wait, done));
-    s->b->launches = cls_sampler_launches(s->sampler) - s->begun;
-    s->begun = 0;
 }
 
 void client_tokens(client *s, uint32_t i)
@@ -84,9 +71,7 @@ void client_check(client *s, uint32_t n, const char *where)
 void client_close(client *s)
 {
     cls_sampler_destroy(s->sampler);
-    release_buffers(s->step.logits.values.buffer, s->step.tokens.buffer, s->step.status.buffer,
-                    s->step.mask.words.buffer, s->step.random_bits.buffer,
-                    s->step.bias.values.buffer);
+    release_buffers(s->step.logits.values.buffer, s->step.tokens.buffer, s->step.status.buffer);
 }
 
 client small_client(device *d, uint32_t rows)
@@ -108,7 +93,6 @@ void close_small(client *s)
 void batch_check(batch *b, device *d, cls_context *context)
 {
     client s;
-    b->shortlist = context_info(context).shortlist;
     batch_reference(b);
     client_open(&s, b, d, context, 1);
     client_step(&s, d->queue, 0, 0, NULL, NULL);

@@ -11,7 +11,6 @@ typedef struct client {
     cls_sampler *sampler;
     cls_step step;
     cls_outputs outputs; /* client_step() sets step.outputs to it */
-    uint32_t begun;      /* launches that cls_slot_begin() adds to the next step */
 } client;
 
 /* Creates a sampler for a batch and begins every row's slot. */

@@ -9,7 +9,9 @@
  * run_group() then runs it N times, with the same local memory, on stacks of their own. At a
  * barrier an item waits for the others. They run in the order of their numbers up to one barrier
  * and in the opposite order up to the next, so that a barrier that lacks shows in what they
- * compute. An item that ends while others wait ends the process. */
+ * compute. An item that ends while others wait ends the process. The groups of a launch run in the
+ * opposite order, too: what one writes behind its own part overwrites the next one's, which in
+ * PoCL's order would overwrite it in turn. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
@@ -165,15 +167,16 @@ static void run_group(group_function f, void *arguments, void *context, size_t x
                       size_t z)
 {
     static _Thread_local group *of_thread;
+    const size_t *const groups = context; /* PoCL's struct begins with how many there are */
     if (of_thread == NULL && (of_thread = calloc(1, sizeof *of_thread)) == NULL)
         die("there is no memory");
     group *const g = now = of_thread;
     g->function = f;
     g->arguments = arguments;
     g->context = context;
-    g->x = x;
-    g->y = y;
-    g->z = z;
+    g->x = groups[0] - 1 - x;
+    g->y = groups[1] - 1 - y;
+    g->z = groups[2] - 1 - z;
     g->items = 1;
     g->ended = 0;
     for (uint32_t phase = 0; g->ended == 0; phase++) {

@@ -57,10 +57,6 @@ const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adap
  * memory. *decided: whether the oracle could decide. In against.c. */
 const char *oracle_against(const one_row *row, one_result *result, int *decided);
 
-/* Returns the number of tokens that the row's chain leaves for its infill stage, by
- * one_sample(). */
-uint32_t oracle_left_for_infill(const one_row *row);
-
 /* Returns the natural logarithm of a token's probability at temperature 1 among all logits [vocab].
  */
 double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token);
@@ -149,8 +145,5 @@ void oracle_stage(oracle *o, oracle_set *s, const one_row *row, int stage);
 #define ORACLE_MAY_WEIGH_NOTHING 28.9
 #define ORACLE_INFILL_MOST 128 /* tokens that infill considers */
 #define ORACLE_MIROSTAT 100 /* a stage number for Mirostat 1 and 2, besides those of clsample.h */
-
-/* Returns whether the parameters turn a stage on. */
-int oracle_is_on(const cls_params *p, uint32_t vocab, int stage);
 
 #endif

@@ -7,7 +7,8 @@
 
 #include "oracle.h"
 
-int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
+/* Returns whether the parameters turn a stage on. */
+static int is_on(const cls_params *p, uint32_t vocab, int stage)
 {
     switch (stage) {
     case CLS_STAGE_TEMPERATURE:
@@ -53,7 +54,7 @@ static int chain_of(const cls_params *p, uint32_t vocab, int *stages)
             stage = (int)(strchr(letters, presets[p->chain][i]) - letters);
         if (stage == CLS_STAGE_END)
             break;
-        if (stage == ORACLE_MIROSTAT || oracle_is_on(p, vocab, stage))
+        if (stage == ORACLE_MIROSTAT || is_on(p, vocab, stage))
             stages[n++] = stage;
     }
     return n;
@@ -248,17 +249,4 @@ int oracle_run(oracle *o, const one_row *row, int follow)
     free(s.verdict);
     free(probs);
     return right;
-}
-
-uint32_t oracle_left_for_infill(const one_row *row)
-{
-    int stages[CLS_CHAIN_LENGTH], before = 0;
-    const int n = chain_of(row->params, row->vocab, stages);
-    while (before < n && stages[before] != CLS_STAGE_INFILL)
-        before++;
-    one_row shorter = *row;
-    const cls_params p = shortened(row->params, stages, before);
-    one_result result = {0};
-    shorter.params = &p;
-    return one_sample(&shorter, &result) == CLS_OK ? result.kept_count : 0;
 }

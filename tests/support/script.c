@@ -55,7 +55,9 @@ static void make_params(request *q, const script_world *w, rng *r)
     static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     cls_params *const p = &q->params;
     cls_params_init(p);
-    params_random(p, w->o.vocab, r);
+    params_kind(p, rng_below(r, PARAMS_KINDS), w->o.vocab);
+    p->stream = rng_bits(r);
+    p->position = (uint32_t)rng_bits(r);
     p->seed = rng_bits(r);
     p->repetition_penalty = repetitions[rng_below(r, 3)];
     p->frequency_penalty = amounts[rng_below(r, 5)];

@@ -5,40 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROLLBACK = 8, CANARY = 0x5a, MOST_FAULTS = 40, LARGE_TOP_K = 8 };
-
-/* ------------------------------------------------------------------------ kinds of rows */
-
-static const char *const kinds[TWIN_KINDS] = {
-    "temperature=0.0",
-    "",
-    "temperature=2.5",
-    "top_k=7",
-    "top_k=30 top_p=0.8",
-    "top_p=0.7",
-    "top_p=0.9 min_p=0.02",
-    "min_p=0.05",
-    [LARGE_TOP_K] = "", /* two thirds of the vocabulary */
-    "top_k=1",
-    "typical_p=0.6",
-    "xtc_probability=0.7 xtc_threshold=0.02",
-    "mirostat=1 mirostat_tau=4.0",
-    "mirostat=2 mirostat_tau=4.0",
-    "adaptive_target=0.3 min_p=0.01",
-    "top_n_sigma=1.5",
-    "top_a=0.2",
-    "dynatemp_range=0.5 top_k=25",
-    "top_p=0.9 top_p_decay=0.8 top_p_min=0.2",
-    "top_k=40 typical_p=0.9 top_p=0.9 stages=top-k,typical,temperature,top-p"};
-
-void twin_params(cls_params *p, uint32_t kind, uint32_t vocab)
-{
-    p->temperature = 0.9f;
-    p->chain = kind % 2 ? CLS_CHAIN_LLAMA : CLS_CHAIN_VLLM;
-    params_set(p, kinds[kind]);
-    if (kind == LARGE_TOP_K)
-        p->top_k = (int32_t)(vocab - vocab / 3);
-}
+enum { ROLLBACK = 8, CANARY = 0x5a, MOST_FAULTS = 40 };
 
 /* ------------------------------------------------------------------------------ results */
 
@@ -73,7 +40,6 @@ static void create_sampler(const twin *t, twin_side *s, cls_context *context)
     const batch *const b = t->b;
     cls_sampler_options o = sampler_options(b->vocab, t->slots);
     o.max_rows = b->rows;
-    o.counts = b->keep;
     o.max_history = b->history;
     o.max_rollback = ROLLBACK;
     o.dtypes = 1u << b->dtype;

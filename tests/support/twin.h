@@ -78,8 +78,4 @@ void twin_step(twin *t);
 int32_t twin_token(const twin *t, uint32_t row);
 int32_t twin_status(const twin *t, uint32_t row);
 
-/* Parameters of the kinds that shards treat differently: TWIN_KINDS of them. */
-enum { TWIN_KINDS = 20 };
-void twin_params(cls_params *p, uint32_t kind, uint32_t vocab);
-
 #endif

@@ -5,7 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "batch.h"
+#include "fixture.h"
+#include "oracle.h"
+#include "rows/kinds.h"
+#include "core/philox.h"
+#include "host/host.h"
 
 static uint32_t trials(void) { return fixture_by_size(2000, 100000, 400000); }
 

@@ -8,27 +8,130 @@
 #include <string.h>
 
 #include "batch.h"
+#include "oracle.h"
+
+/* ------------------------------------------------------------------ drawn tokens */
+
+/* A row and the reference's record of it. */
+typedef struct subject {
+    float logits[2500], adjusted[2500]; /* adjusted: as the chain sees them */
+    cls_params params;
+    one_row row;
+    cls_row record;
+    one_result result;
+} subject;
+
+/* Samples the logits by the parameters. */
+static void sample(subject *s, uint32_t vocab)
+{
+    s->row = host_row(s->logits, vocab, &s->params);
+    must(cls_reference(&s->row, &s->record, &s->result));
+    oracle_rounded(&s->row, s->adjusted);
+}
+
+static int is_kept(const subject *s, uint32_t i)
+{
+    const cls_cut *const cut = &s->record.cut;
+    const int32_t key = key_of(s->adjusted[i]), id = (int32_t)i;
+    if (key > cut->upper_key ||
+        (key == cut->upper_key && (id < cut->upper_first || id > cut->upper_last)))
+        return 0;
+    return key > CLS_KEY_NONE && (key > cut->key || (key == cut->key && id <= cut->id));
+}
+
+/* Returns ceil(u * 2^64 / mass), the least random number that draws unit u < mass. */
+static uint64_t random_for(uint64_t u, uint64_t mass)
+{
+    uint64_t quotient = 0, rest = u;
+    for (int bit = 0; bit < 64; bit++) {
+        const int carry = rest >> 63 != 0;
+        rest <<= 1;
+        quotient <<= 1;
+        if (carry || rest >= mass) {
+            rest -= mass;
+            quotient |= 1;
+        }
+    }
+    return quotient + (rest != 0);
+}
+
+/* The interval of a token that has mass. */
+typedef struct interval {
+    int32_t token;
+    uint64_t first, end;
+} interval;
+
+/* Adds up the masses of the kept tokens by the arithmetic of cl/core; they must have the record's
+ * mass in all. Returns the first token from `id` on that has mass, or the last one. */
+static interval interval_of(const subject *s, uint32_t id)
+{
+    const cls_row *const record = &s->record;
+    const int whole_tiles = record->cut.key == CLS_KEY_NONE && record->cut.id == CLS_MAX_ID;
+    const float scale = record->scale, max = float_of_key(record->top_key);
+    interval found = {-1, 0, 0};
+    uint64_t before = 0;
+    for (uint32_t t = 0; t < s->row.vocab; t += CLS_TILE) {
+        const uint32_t stop = t + CLS_TILE < s->row.vocab ? t + CLS_TILE : s->row.vocab;
+        float top = -INFINITY;
+        for (uint32_t i = t; i < stop; i++)
+            top = fmaxf(top, s->adjusted[i]);
+        if (top == -INFINITY)
+            continue;
+        top = fminf(top, max);
+        const cls_unit unit = unit_of(top, max, split(max, scale).exponent, scale);
+        uint64_t sum = 0, mass = 0; /* of the tile up to i, in its units and in the row's */
+        for (uint32_t i = t; i < stop; i++) {
+            const uint64_t was = mass;
+            const uint32_t x =
+                is_kept(s, i) ? weight(s->adjusted[i], top, scale, unit.fraction) : 0;
+            sum += x;
+            mass = whole_tiles ? to_row_units(sum, unit.shift) : mass + to_row_units(x, unit.shift);
+            if (mass != was && found.token < (int32_t)id)
+                found = (interval){(int32_t)i, before + was, before + mass};
+        }
+        before += mass;
+    }
+    ck_assert_msg(before == record->mass, "mass %llu, the record says %llu",
+                  (unsigned long long)before, (unsigned long long)record->mass);
+    return found;
+}
 
 /* Every draw aimed at an end of a token's interval hits the token. */
 START_TEST(aimed_draws)
 {
+    static const float temperatures[] = {1e-4f, 0.8f, 1.0f, 1.3f, 100.0f};
+    static subject s;
     rng r = {fixture_seed() + 20};
-    for (uint32_t round = 0; round < fixture_by_size(2, 6, 20); round++) {
-        batch *const b = batch_new(16, round % 2 ? 2500 : 111, CLS_F32, 0, 0);
-        int32_t aimed[16];
-        batch_random(b, &r);
-        for (uint32_t row = 0; row < b->rows && round % 4 == 1;
-             row++) /* plain rows, tiles at many depths */
-            batch_row(b, row, row % 3 ? ROW_OFFSETS : ROW_TAIL, rng_bits(&r));
-        batch_reference(b);
-        for (uint32_t row = 0; row < b->rows; row++)
-            aimed[row] = batch_aim(b, row, rng_below(&r, 300), (int)rng_below(&r, 2));
-        batch_reference(b);
-        for (uint32_t row = 0; row < b->rows; row++)
-            ck_assert_msg(b->host[row].token == aimed[row], "%s: aimed at %d, drew %d",
-                          batch_words(b, row), aimed[row], b->host[row].token);
-        batch_free(b);
+    uint32_t aimed = 0;
+    const uint32_t rows = fixture_by_size(40, 120, 400);
+    for (uint32_t i = 0; i < rows; i++) {
+        const uint32_t vocab = i % 2 ? 2500 : 111, kind = rng_below(&r, PARAMS_HISTORY);
+        /* Plain rows have tiles at many depths. */
+        const row_kind of = i % 4 != 1 ? (row_kind)rng_below(&r, ROW_KINDS)
+                            : i % 3    ? ROW_OFFSETS
+                                       : ROW_TAIL;
+        s.params = default_params();
+        if (i % 4 != 1) {
+            params_kind(&s.params, kind, vocab);
+            s.params.temperature = temperatures[rng_below(&r, 5)];
+        }
+        s.params.seed = rng_bits(&r);
+        row_fill(of, s.logits, vocab, s.params.seed);
+        sample(&s, vocab);
+        if (s.record.mass == 0 || s.params.adaptive_target >= 0.0f) /* it has other weights */
+            continue;
+        /* Half of them are the first of a tile. */
+        const uint32_t id = rng_below(&r, vocab),
+                       first = rng_below(&r, 2) ? id : id / CLS_TILE * CLS_TILE;
+        const interval w = interval_of(&s, first);
+        const uint64_t bits = random_for(rng_below(&r, 2) ? w.end - 1 : w.first, s.record.mass);
+        s.row.random_bits = &bits;
+        const one_result result = host_result(&s.row);
+        ck_assert_msg(result.token == w.token, "%s, %u tokens, parameters %u: aimed at %d, drew %d",
+                      row_kind_names[of], vocab, kind, w.token, result.token);
+        aimed++;
     }
+    ck_assert_uint_gt(aimed, rows / 2);
 }
 END_TEST
 
@@ -36,34 +139,32 @@ END_TEST
  * tokens, one after the other. */
 START_TEST(upper_cuts)
 {
-    static const uint8_t stages[2][4] = {
-        {CLS_STAGE_TEMPERATURE, CLS_STAGE_XTC, CLS_STAGE_TYPICAL_P, CLS_STAGE_END},
-        {CLS_STAGE_TEMPERATURE, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_END}};
+    static const char *const stages[] = {"stages=temperature,xtc,typical",
+                                         "stages=temperature,typical,xtc"};
+    static subject s;
     rng r = {fixture_seed() + 25};
     uint32_t cuts = 0, within = 0;
-    for (uint32_t round = 0; round < fixture_by_size(4, 20, 60); round++) {
-        batch *const b = batch_new(16, 40 + rng_below(&r, 200), CLS_F32, 0, 0);
-        for (uint32_t row = 0; row < b->rows; row++) {
-            cls_params *const p = &b->params[row];
-            batch_row(b, row, row % 4 ? ROW_TIES : ROW_EQUAL, rng_bits(&r));
-            p->typical_p = 0.05f + 0.9f * (float)rng_unit(&r);
-            p->xtc_probability = 0.8f;
-            p->xtc_threshold = 0.2f * (float)(rng_unit(&r) * rng_unit(&r));
-            p->temperature = row % 2 ? 1.0f : 0.2f;
-            p->chain = CLS_CHAIN_CUSTOM;
-            memcpy(p->stages, stages[rng_below(&r, 2)], sizeof stages[0]);
-        }
-        batch_reference(b);
-        for (uint32_t row = 0; row < b->rows; row++) {
-            batch_aim(b, row, 0, 0); /* fails unless the cuts give the set's mass */
-            cuts += b->trace[row].cut.upper_key != CLS_KEY_INF;
-            within += b->trace[row].cut.upper_last != CLS_MAX_ID;
-        }
-        batch_free(b);
+    for (uint32_t i = 0; i < fixture_by_size(64, 320, 960); i++) {
+        cls_params *const p = &s.params;
+        *p = default_params();
+        params_set(p, stages[rng_below(&r, 2)]);
+        p->typical_p = 0.05f + 0.9f * (float)rng_unit(&r);
+        p->xtc_probability = 0.8f;
+        p->xtc_threshold = 0.2f * (float)(rng_unit(&r) * rng_unit(&r));
+        p->temperature = i % 2 ? 1.0f : 0.2f;
+        p->seed = rng_bits(&r);
+        const uint32_t vocab = 40 + rng_below(&r, 200);
+        row_fill(i % 4 ? ROW_TIES : ROW_EQUAL, s.logits, vocab, p->seed);
+        sample(&s, vocab);
+        interval_of(&s, 0); /* fails unless the cuts give the set's mass */
+        cuts += s.record.cut.upper_key != CLS_KEY_INF;
+        within += s.record.cut.upper_last != CLS_MAX_ID;
     }
     ck_assert(cuts > 10 && within > 0);
 }
 END_TEST
+
+/* ------------------------------------------------------------------------- chance */
 
 static const char *const laws[] = {
     "",

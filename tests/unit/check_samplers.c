@@ -4,7 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "batch.h"
+#include "fixture.h"
+#include "oracle.h"
+#include "rows/kinds.h"
+#include "core/samplers.h"
+#include "core/tiles.h"
 
 /* A row that is one mass tile, with what both sides make of it. */
 typedef struct sample_row {
