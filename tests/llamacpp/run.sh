@@ -23,11 +23,12 @@ step() {
     title=$1
     shift
     begun=$(date +%s)
+    printf '%-46s ' "$title"
     if "$@" >"$log" 2>&1; then
-        printf '%-46s %5d s\n' "$title" $(($(date +%s) - begun))
+        printf '%5d s\n' $(($(date +%s) - begun))
     else
+        echo failed
         tail -n 20 "$log"
-        printf '%-46s failed\n' "$title"
         exit 1
     fi
 }
@@ -91,11 +92,13 @@ programs() {
         LLAMA_LIBS="-L$folder/build/bin -Wl,-rpath,$folder/build/bin -lllama -lggml -lggml-base"
 }
 
-# in_place MODE MODEL [N]: with fusion a kernel of rms_norm crashes in Intel's runtime.
+# in_place MODE MODEL [N]: with fusion a kernel of rms_norm crashes in Intel's runtime. The CPU has
+# a part of each layer, for which its threads would wait spinning, on processors that OpenCL needs.
 in_place() {
     LD_PRELOAD="$folder/device.so${counter:+ $counter}" OCL_ICD_VENDORS="$folder/icd/" \
         LD_LIBRARY_PATH="${unpatched:+$unpatched:}$folder/venv/lib" \
-        GGML_OPENCL_DISABLE_FUSION=1 GGML_OPENCL_KERNEL_CACHE_DIR="$folder/ggml" \
+        OMP_WAIT_POLICY=PASSIVE GGML_OPENCL_DISABLE_FUSION=1 \
+        GGML_OPENCL_KERNEL_CACHE_DIR="$folder/ggml" \
         "$folder/in_place" -c "$folder/cache" "$@"
 }
 
