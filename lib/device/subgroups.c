@@ -142,14 +142,17 @@ uint32_t cls_subgroups_candidate(cl_device_id device, const char **reason)
 }
 
 /* Compares what the kernel cls_groups_test wrote with what it must write. Returns NULL, or what is
- * wrong. */
-static const char *check_output(const uint32_t *out, uint32_t group)
+ * wrong. Without sub-groups (`subgroups`) words 12 and 13 are constants. */
+static const char *check_output(const uint32_t *out, uint32_t group, uint32_t subgroups)
 {
+    static const char unwritten[] = "work-items do not write what they compute";
     static const uint32_t halves[4] = {0x3f800000u, 0xc0000000u, 0x33800000u, 0x477fe000u};
     const uint32_t size = out[12];
     int32_t max = INT32_MIN, min = INT32_MAX;
     uint32_t low = UINT32_MAX, sum = 0, any = 0, high = 0, floats = 0;
     uint64_t mass = 0;
+    if (subgroups == CLS_SUBGROUPS_NONE && size != 1)
+        return unwritten;
     if (size == 0 || (size & (size - 1)) != 0 || group % size != 0)
         return "the size of sub-groups does not divide that of the group";
     for (uint32_t i = 0; i < group; i++) {
@@ -170,7 +173,9 @@ static const char *check_output(const uint32_t *out, uint32_t group)
     for (uint32_t i = 0; i < group; i++) {
         const uint32_t *const got = out + (size_t)i * CLS_GROUP_WORDS, x = group_test_input(i);
         if (got[12] != size || got[13] != i % size)
-            return "sub-groups do not consist of consecutive work-items";
+            return subgroups == CLS_SUBGROUPS_NONE
+                       ? unwritten
+                       : "sub-groups do not consist of consecutive work-items";
         if (got[0] != (uint32_t)max || got[1] != sum || got[2] != any ||
             got[3] != (uint32_t)CLS_AS_I32((float)high) ||
             got[4] != (uint32_t)CLS_AS_I32((float)floats) || got[5] != (uint32_t)(mass >> 32) ||
@@ -276,7 +281,7 @@ static cl_int compare_groups(groups_test *t, size_t groups, int *differ)
 
 /* Runs the built program in one group, then in many. Returns NULL, or what is wrong. */
 static const char *test_groups(cl_context cl, cl_device_id device, cl_program program,
-                               const cls_shape *shape, uint32_t group)
+                               const cls_shape *shape, uint32_t group, uint32_t subgroups)
 {
     const size_t groups = (size_t)GROUPS_OF_UNIT * units_to_fill(device, shape);
     const char *reason = NULL;
@@ -286,7 +291,7 @@ static const char *test_groups(cl_context cl, cl_device_id device, cl_program pr
     if (code == CL_SUCCESS)
         code = run_groups(&t, 1, 1, 0, OUT);
     if (code == CL_SUCCESS)
-        reason = check_output(t.host[OUT], group);
+        reason = check_output(t.host[OUT], group, subgroups);
     if (code == CL_SUCCESS && reason == NULL)
         code = compare_groups(&t, groups, &differ);
     if (differ)
@@ -314,7 +319,7 @@ static const char *test_group(cl_context cl, cl_device_id device, const cls_shap
              (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)group,
              (unsigned)subgroups);
     if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)
-        reason = test_groups(cl, device, program, shape, group);
+        reason = test_groups(cl, device, program, shape, group, subgroups);
     clReleaseProgram(program);
     return reason;
 }

@@ -67,9 +67,9 @@ as_root() {
 # need PACKAGE...: installs what is missing of Debian's packages.
 need() {
     missing=
-    for package; do
-        dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
-            missing="$missing $package"
+    for one; do
+        dpkg-query -W -f='${db:Status-Status}\n' "$one" 2>/dev/null | grep -qx installed ||
+            missing="$missing $one"
     done
     [ -n "$missing" ] || return 0
     # shellcheck disable=SC2086 # a list of words

@@ -117,6 +117,18 @@ build() {
     make -s -j2 $programs "$@"
 }
 
+# The command alone, linked with the machine's C library, so that it can load OpenCL: for debian.sh.
+build_command() {
+    # shellcheck disable=SC2086 # a list of words
+    need dpkg-dev autoconf automake libtool opencl-c-headers $packages &&
+        mkdir -p "$dir/include" "$dir/command" && ln -sfn /usr/include/CL "$dir/include/CL" &&
+        library jansson && cd "$dir/command" || return
+    [ -f Makefile ] || "$top/configure" -q --host="$host" CC="$cc" CFLAGS="$flags" \
+        --disable-shared --without-clblast OPENCL_CFLAGS="-I$dir/include" OPENCL_LIBS=-lOpenCL \
+        JANSSON_CFLAGS="-I$dir/root/include" JANSSON_LIBS="-L$dir/root/lib -ljansson" || return
+    make -s -j2 clsample
+}
+
 # Tests of the host that need nothing of the system, each of which counts as the checks that it
 # makes; and those that take long where a machine is emulated, which are left out there.
 units='check_arithmetic check_samplers check_goldens check_table check_modes_host
@@ -153,6 +165,7 @@ if [ "${1-}" = --in ]; then
     dir=$folder/host-$target
     case $3 in
     build) case $target in ppc64le) newer_qemu || exit ;; esac; build; exit ;;
+    command) mkdir -p "$dir"; build_command; exit ;;
     esac
     cd "$dir/build" || exit
     case $3 in

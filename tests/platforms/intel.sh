@@ -32,22 +32,26 @@ for group; do
     1) shape='its own, groups of 1' options='' ;;
     *) shape="groups of $group" options="--work-group $group --row-group $group" ;;
     esac
+    # This runtime keeps no compiled program from one process to the next.
+    cache="--cache-dir $place/cache-$group"
+    mkdir -p "$place/cache-$group"
     row "intel-$group" "Intel's CPU runtime" "$version" "$machine" "$shape"
     # shellcheck disable=SC2046,SC2086 # lists of words
     {
         for type in f32 f16 bf16; do
-            try "self-test, $type" 1800 "$clsample" selftest --device 0 --dtype $type $options
+            try "self-test, $type" 1800 "$clsample" selftest --device 0 --dtype $type $options \
+                $cache
         done
         try 'usual.run, f16, bf16' 900 "$clsample" run "$usual16" --device 0 \
-            --sides device,permuted $options
+            --sides device,permuted $options $cache
         [ -z "$options" ] || try usual.run 900 "$clsample" run tests/scripts/usual.run \
-            --device 0 --sides device,permuted $options
-        try texts 3600 "$clsample" run $texts --device 0 --sides device,permuted $options
+            --device 0 --sides device,permuted $options $cache
+        try texts 3600 "$clsample" run $texts --device 0 --sides device,permuted $options $cache
         ! wanted accept || rm -f "$report"
         [ -n "$options" ] ||
             try accept 2400 "$clsample" accept --device 0 --minutes 1 --json "$report"
         rm -f "$place/tokens.npy"
-        "$clsample" $(tokens_of . "$folder/inputs") "$place/tokens.npy" --device 0 $options \
+        "$clsample" $(tokens_of . "$folder/inputs") "$place/tokens.npy" --device 0 $options $cache \
             >"$folder/logs/intel-tokens.log" 2>&1
     }
     digest "$place/tokens.npy"

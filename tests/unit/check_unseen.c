@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves what the library does on devices that no test has: how large a proof is where a group
- * reads several tiles at once, and which sub-groups are tried for which extensions and drivers. The
- * OpenCL is a stub, which computes nothing (stub_cl.h). */
+ * reads several tiles at once, which sub-groups are tried for which extensions and drivers, and how
+ * groups that compute nothing are refused. The OpenCL is a stub, which computes nothing
+ * (stub_cl.h).
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -173,6 +175,23 @@ START_TEST(subgroups)
 }
 END_TEST
 
+/* A device whose groups compute nothing is refused where a program chose its groups, without a word
+ * about sub-groups, which it does not have. Groups of one have no test. */
+START_TEST(groups)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o = default_context_options();
+    cls_context *context = NULL;
+    o.work_group = o.row_group = 32;
+    must_fail(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE,
+              "require groups of 32 and 32, but work-items do not write what they compute");
+    o.work_group = o.row_group = 0;
+    context = new_context(d, &o);
+    ck_assert_uint_eq(context->shape.work_group, 1);
+    cls_context_destroy(context);
+}
+END_TEST
+
 /* PoCL 5 and 6 may end the process when they are asked for compiled programs: they are not. */
 START_TEST(binaries)
 {
@@ -215,6 +234,7 @@ int main(void)
     fixture_begin(ON_DEVICES);
     add_device_test(rounds);
     add_device_test(subgroups);
+    add_device_test(groups);
     add_device_test(binaries);
     return fixture_end();
 }
