@@ -33,6 +33,34 @@
 #ifndef SEARCH
 #define SEARCH 0
 #endif
+
+/* SHARED_VIEW 1: functions get the view of a row by address, and it lies in local memory, once for
+ * the group; one item writes it, between barriers. So NVIDIA's compiler can call these functions
+ * (CALLED): in private memory each item would have a view in its stack. Compilers of AMD and Intel
+ * inline the functions and keep the view in registers. Groups without sub-groups have it in local
+ * memory, too, where each register counts; so the tests on CPUs run it. */
+#ifndef SHARED_VIEW
+#define SHARED_VIEW 0
+#endif
+#define SHARES_VIEW (SHARED_VIEW && WGS > 1 && (SUBGROUPS == 0 || SUBGROUPS == 5))
+#if SHARES_VIEW
+#define SHARED __local
+#define SHARED_BARRIER() LOCAL_BARRIER()
+#define WRITES_SHARED (LOCAL_ID == 0)
+#else
+#define SHARED
+#define SHARED_BARRIER()
+#define WRITES_SHARED 1
+#endif
+#define CALLS (SHARES_VIEW && SUBGROUPS == 5)
+#if CALLS
+#define CALLED static __attribute__((noinline, unused))
+#define CALLED_IN_LOOPS CALLED
+#else
+#define CALLED ONE_COPY
+#define CALLED_IN_LOOPS static inline __attribute__((always_inline))
+#endif
+
 /* SHARD 1: rows have only the tokens from args->first to args->last - 1. */
 #ifndef SHARD
 #define SHARD 0

@@ -16,7 +16,7 @@ typedef struct report {
 } report;
 
 /* Reports on the distribution from which the token was drawn. */
-static inline void report_final(const row_logits *r, const cls_row *out, u32 flags,
+static inline void report_final(SHARED const row_logits *r, const cls_row *out, u32 flags,
                                 __global const u32 *ids, report *t)
 {
     t->r = *r;
@@ -30,19 +30,21 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     whole_row(out->top_key, &t->set);
     t->set.cut = out->cut;
     t->set.adapted = !t->greedy && (flags & CLS_SLOT_ADAPTIVE);
-    t->set.aim = out->aim;
-    t->set.min_depth = out->min_depth;
-    t->set.mass = out->mass;
+    t->set.by.aim = out->aim;
+    t->set.by.min_depth = out->min_depth;
+    t->set.by.mass = out->mass;
     t->adapted = out->adapted;
     if (t->listed)
         t->r.truncated =
             0; /* if infill finds nothing, it keeps a token that an earlier stage may have cut */
-    else if (cuts_row(&out->cut))
-        row_truncate(&t->r, &t->set.cut);
+    else if (cuts_row(&out->cut)) {
+        t->r.truncated = 1;
+        t->r.cut = t->set.cut;
+    }
 }
 
 /* Reports on the raw row at temperature 1, with a given largest key and mass. */
-static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report *t)
+static inline void report_raw(SHARED const row_logits *r, i32 max_key, u64 mass, report *t)
 {
     t->r = *r;
     t->ids = r->list;
@@ -51,7 +53,7 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
     t->scale = CLS_LOG2E;
     t->exponent = split(float_of_key(max_key), CLS_LOG2E).exponent;
     whole_row(max_key, &t->set);
-    t->set.mass = mass;
+    t->set.by.mass = mass;
     t->adapted = 0;
 }
 
@@ -60,7 +62,7 @@ static inline f32 report_kept(const report *t, u32 id, f32 x)
 {
     if (t->listed)
         return list_find(t->ids, t->n_ids, id) < t->n_ids ? x : CLS_MASKED;
-    return t->r.truncated ? truncate_one(&t->r, id, x) : x;
+    return t->r.truncated ? truncate_one(t->set.cut, id, x) : x;
 }
 
 /* Does this for the vector at i. */
@@ -68,7 +70,7 @@ static inline FV report_kept_v(const report *t, u32 i, FV x)
 {
     u32 bits = 0;
     if (!t->listed)
-        return t->r.truncated ? truncate_v(&t->r, i, x) : x;
+        return t->r.truncated ? truncate_v(t->set.cut, i, x) : x;
     SHORT_LOOP
     for (u32 at = list_from(t->ids, t->n_ids, i); at < t->n_ids && t->ids[at] < i + VEC; at++)
         bits |= 1u << (t->ids[at] - i);
@@ -90,14 +92,14 @@ static inline cls_unit report_unit(const report *t, u32 id)
 static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
 {
     const u64 mass = to_row_units(weight(z, unit->max, t->scale, unit->fraction), unit->shift);
-    return t->set.adapted ? (u64)adapted_weight(&t->set, mass) : mass;
+    return t->set.adapted ? (u64)adapted_weight(t->set.by, mass) : mass;
 }
 
 /* Returns the probability of a kept token, from its mass. */
 static inline f32 report_probability(const report *t, u64 mass)
 {
     return t->greedy ? 1.0f
-                     : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
+                     : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.by.mass);
 }
 /* Returns the natural logarithm of a token's probability; CLS_MASKED for a token that weighs
  * nothing, except in the raw row. The drawn token always has one: in a row that nothing truncates,
@@ -112,7 +114,7 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
     if (mass == 0)
         return CLS_MASKED;
     if (!t->set.adapted)
-        return logprob_of(z, float_of_key(t->set.top_key), t->scale, t->set.mass);
+        return logprob_of(z, float_of_key(t->set.top_key), t->scale, t->set.by.mass);
     return (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
 }
 
@@ -125,7 +127,7 @@ static inline UV report_weights(const report *t, FV z, const cls_unit *unit)
     const UV w = weight_v(z, unit->max, t->scale, unit->fraction);
     if (!t->set.adapted)
         return w;
-    return z > CLS_MASKED ? adapted_weights(&t->set, w, unit->shift) : (UV)(0u);
+    return z > CLS_MASKED ? adapted_weights(t->set.by, w, unit->shift) : (UV)(0u);
 }
 static inline LV report_masses(const report *t, UV w, const cls_unit *unit)
 {
@@ -134,7 +136,7 @@ static inline LV report_masses(const report *t, UV w, const cls_unit *unit)
 static inline FV report_probabilities(const report *t, FV z, UV w, const cls_unit *unit)
 {
     const LV mass = report_masses(t, w, unit);
-    const f32 all = u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
+    const f32 all = u64_to_f32(t->set.adapted ? t->adapted : t->set.by.mass);
     const FV p = (UV_TO_FV(LV_TO_UV(mass >> 32)) * 4294967296.0f + UV_TO_FV(LV_TO_UV(mass))) / all;
     return z > CLS_MASKED ? (t->greedy ? (FV)(1.0f) : p) : (FV)(0.0f);
 }
@@ -157,7 +159,7 @@ static inline f32 report_entropy(const report *t, u64 terms)
         bits = (u32)((log2_q24(t->adapted) - (30 << 24)) >> 4) +
                mean_depth_q20(terms, t->adapted << 13);
     else
-        bits = mass_q20(t->set.mass, float_of_key(t->set.top_key), t->scale) +
-               mean_depth_q20(terms, t->set.mass);
+        bits = mass_q20(t->set.by.mass, float_of_key(t->set.top_key), t->scale) +
+               mean_depth_q20(terms, t->set.by.mass);
     return (f32)bits * (0x1p-20f * 0x1.62e430p-1f);
 }

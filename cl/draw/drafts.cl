@@ -70,8 +70,8 @@ static inline u64 draft_probability(const draft_row *d, u32 id, const cls_unit *
 /* Computes the two probabilities of the draft that follows a row, by the whole group: in the
  * distribution from which the row's token was drawn, and in the draft's own. `done`: the row needs
  * no search. */
-ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, int done, u32 row,
-                          cls_row *out, __local u64 *scratch)
+ONE_COPY void weigh_draft(const step_args *s, SHARED const row_logits *r, u32 flags, int done,
+                          u32 row, cls_row *out, __local u64 *scratch)
 {
     const i32 draft = done && !out->no_token ? draft_after(s, row) : -1;
     out->target_prob = out->draft_prob = out->draft_mass = 0;
@@ -93,7 +93,7 @@ ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, in
     BARRIER(); /* the list of kept ids is complete */
     report t;
     report_final(r, out, flags, kept_ids_of(s, row), &t);
-    const f32 z = report_kept(&t, id, load_one(&t.r, id));
+    const f32 z = report_kept(&t, id, load_whole(r, id));
     if (z > CLS_MASKED) {
         unit = report_unit(&t, id);
         const cls_reciprocal whole = reciprocal_of(out->mass);

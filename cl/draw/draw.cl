@@ -9,14 +9,15 @@
 
 /* Returns the weights of one vector of a tile, in the unit that set_finish() converts to the
  * row's. */
-static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit,
+static inline UV vector_weights(SHARED const row_logits *r, u32 i, int kind, const cls_unit *unit,
                                 f32 scale, const kept_set *set)
 {
     const FV x = load_v(r, i, kind, CLS_MASKED);
     const UV w = weight_v(x, unit->max, scale, unit->fraction);
 #if CHAIN == 2
     if (set->adapted)
-        return AS_UV(is_kept(set, x, i) & (x > CLS_MASKED)) & adapted_weights(set, w, unit->shift);
+        return AS_UV(is_kept(set, x, i) & (x > CLS_MASKED)) &
+               adapted_weights(set->by, w, unit->shift);
 #endif
     return CHAIN == 0 || set->untruncated
                ? w
@@ -37,8 +38,8 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
 }
 /* Returns the token of a tile whose interval contains `drawn`, from which the masses of the tiles
  * before are subtracted. By the whole group: each item takes a range of vectors. */
-static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale,
-                               const kept_set *set, u64 drawn, __local u64 *scratch)
+static inline i32 draw_in_tile(SHARED const row_logits *r, u32 tile, const cls_unit *unit,
+                               f32 scale, const kept_set *set, u64 drawn, __local u64 *scratch)
 {
     const u32 n = tile_vectors(r, tile), per_item = (n + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
@@ -69,7 +70,7 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
 }
 
 /* Draws by the masses of tiles, in row units. */
-static inline i32 draw_row(const row_logits *r, __global const u64 *tile_mass, f32 row_max,
+static inline i32 draw_row(SHARED const row_logits *r, __global const u64 *tile_mass, f32 row_max,
                            f32 scale, const kept_set *set, u64 drawn, __local u64 *scratch)
 {
     const u32 t = find_tile(tile_mass, r->tiles, &drawn, scratch);
@@ -78,7 +79,7 @@ static inline i32 draw_row(const row_logits *r, __global const u64 *tile_mass, f
 }
 
 /* Draws from the first `kept` ranks of a list; returns -1 if their mass is not above `drawn`. */
-static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
+static inline i32 draw_list(SHARED shortlist *list, u32 kept, u64 drawn)
 {
     const u32 count = list_reach(list, 1, kept, 0, drawn + 1);
     return count <= list->n ? list->id[count - 1] : -1;

@@ -11,8 +11,8 @@ typedef struct residual {
     u64 prefix_prob;
 } residual;
 
-static inline void residual_of(const step_args *s, const row_logits *r, const cls_row *out, u32 row,
-                               u32 flags, i32 draft, u64 prefix_prob, residual *w)
+static inline void residual_of(const step_args *s, SHARED const row_logits *r, const cls_row *out,
+                               u32 row, u32 flags, i32 draft, u64 prefix_prob, residual *w)
 {
     report_final(r, out, flags, kept_ids_of(s, row), &w->t);
     w->d = draft_row_of(s, row, (u32)draft);

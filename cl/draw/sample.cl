@@ -28,7 +28,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 }
 
 /* Computes the slot's adaptive state after the drawn token. */
-ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
+ONE_COPY void adaptive_after(SHARED const row_logits *r, __global const cls_slot *slot, u32 flags,
                              const cls_row *out, cls_slot_adaptive *m)
 {
     if (out->no_token || out->state != CLS_RECORD_DONE)
@@ -50,15 +50,20 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
 }
 
 /* Begins a row's work in the two kernels that can draw its token. */
-static inline void job_begin(const step_args *s, u32 row, const shortlist *list, row_job *w)
+static inline void job_begin(const step_args *s, u32 row, SHARED row_logits *r,
+                             SHARED shortlist *list, row_job *w)
 {
-    w->s = s;
+#if SHARES_VIEW
+    w->r = r;
+#endif
     w->row = row;
     w->slot_index = row_slot(s, row);
     w->slot = row_rules(s, row, w->slot_index);
     w->flags = row_flags(s, row, w->slot_index);
-    w->r = row_view(s, row, w->slot_index);
-    w->list = *list;
+    if (WRITES_SHARED)
+        *VIEW(w) = row_view(s, row, w->slot_index);
+    SHARED_BARRIER();
+    w->list = list;
     w->sums = tile_sums_of(s, row);
     w->scratch = scratch_of(s, row);
     w->listed = 0;
@@ -66,38 +71,36 @@ static inline void job_begin(const step_args *s, u32 row, const shortlist *list,
 }
 
 /* Ends it. `done`: the row needs no search. */
-static inline void job_end(row_job *w, int done)
+static inline void job_end(const step_args *s, row_job *w, int done)
 {
-    const step_args *const s = w->s;
     cls_slot_adaptive next = {0, 0u, 0u, 0u};
     int first = 0;
 #if ROW
     if (s->has & CLS_DRAFTS)
-        weigh_draft(s, &w->r, w->flags, done, w->row, &w->out, w->list.scratch);
+        weigh_draft(s, VIEW(w), w->flags, done, w->row, &w->out, w->list->scratch);
 #endif
 #if CHAIN == 2
-    adaptive_after(&w->r, w->slot, w->flags, &w->out, &next);
+    adaptive_after(VIEW(w), w->slot, w->flags, &w->out, &next);
     first = !(s->has & CLS_DRAFTS) && first_of_slot(s, w->flags, w->row, w->slot_index);
 #endif
-    finish_row(s, w->row, w->slot_index, &w->out, done, first, &next, w->list.scratch);
+    finish_row(s, w->row, w->slot_index, &w->out, done, first, &next, w->list->scratch);
 }
 
 #if SEARCH
 /* Computes the masses of the set by tiles, where the set is not in the list; returns their sum.
  * `pass_scale`: the scale of what the pass has measured. */
-ONE_COPY u64 set_masses(const row_job *w, f32 pass_scale)
+ONE_COPY u64 set_masses(row_job *w, f32 pass_scale)
 {
     u64 sum[CLS_PIVOTS];
     if (w->pass.last.pivot >= 0 && w->c.scale == pass_scale) {
-        sum[0] = pass_masses(&w->list, &w->pass.last, w->pass.by_tile, w->r.tiles, w->sums,
-                             w->list.scratch);
+        sum[0] = pass_masses(w->list, &w->pass.last, w->pass.by_tile, VIEW(w)->tiles, w->sums,
+                             w->list->scratch);
     } else {
-        row_logits r = w->r;
-        row_truncate(&r, &w->c.set.cut);
+        row_truncate(VIEW(w), &w->c.set.cut);
         BARRIER(); /* every item has read sums[] */
         fold q = fold_of(float_of_key(w->c.set.top_key), w->c.scale);
         q.out = w->sums;
-        fold_row(&r, FOLD_MASS, FOLD_MASS, &q, sum, w->list.scratch);
+        fold_row(VIEW(w), FOLD_MASS, FOLD_MASS, &q, sum, w->list->scratch);
     }
     BARRIER();
     return sum[0];
@@ -109,21 +112,21 @@ ONE_COPY u64 adapt_set(row_job *w)
 {
     kept_set *const set = &w->c.set;
     set->adapted = 1;
-    set->mass = w->out.mass;
-    w->out.aim = set->aim =
+    set->by.mass = w->out.mass;
+    w->out.aim = set->by.aim =
         adaptive_aim(w->slot->target, w->slot->adaptive.sum, w->slot->adaptive.weight);
 #if SEARCH
     if (!w->listed) {
-        w->out.adapted =
-            adapt_row(&w->r, float_of_key(set->top_key), w->c.scale, set, w->sums, w->list.scratch);
+        w->out.adapted = adapt_row(VIEW(w), float_of_key(set->top_key), w->c.scale, set, w->sums,
+                                   w->list->scratch);
         BARRIER();
     } else
 #endif
     {
-        adapt_list(&w->list, w->c.kept, set);
-        w->out.adapted = list_mass(&w->list, w->c.kept);
+        adapt_list(w->list, w->c.kept, set);
+        w->out.adapted = list_mass(w->list, w->c.kept);
     }
-    w->out.min_depth = set->min_depth;
+    w->out.min_depth = set->by.min_depth;
     return w->out.adapted;
 }
 
@@ -138,13 +141,13 @@ static inline void record_set(row_job *w)
     out->kept = 0; /* counted only if the set is a list */
 #if CHAIN > 0
     if (w->listed) {
-        shortlist *const list = &w->list;
+        SHARED shortlist *const list = w->list;
         const u32 end = c->kept != 0 ? (u32)list->order[c->kept - 1] : 0u;
         c->set.cut.key = list->key[end];
         c->set.cut.id = list->id[end];
         out->kept = c->kept;
         if (c->weighed != c->scale)
-            list_weigh(&w->r, list, float_of_key(c->set.top_key), c->scale);
+            list_weigh(VIEW(w), list, float_of_key(c->set.top_key), c->scale);
         out->mass = list_mass(list, c->kept);
     }
 #endif
@@ -156,7 +159,7 @@ static inline void record_set(row_job *w)
 
 /* Draws from the set that a chain has left: from the list, or by tiles, whose masses are in
  * w->sums[] with the sum in out.mass. */
-ONE_COPY void pick_token(row_job *w)
+ONE_COPY void pick_token(const step_args *s, row_job *w)
 {
     cls_row *const out = &w->out;
     record_set(w);
@@ -165,31 +168,31 @@ ONE_COPY void pick_token(row_job *w)
     if (w->slot->flags & CLS_SLOT_ADAPTIVE)
         drawable = adapt_set(w);
 #endif
-    out->drawn = u64_mul_hi(row_bits(w->s, CLS_PURPOSE_TOKEN, slot_of(w->s, w->slot_index), w->row),
-                            drawable);
+    out->drawn =
+        u64_mul_hi(row_bits(s, CLS_PURPOSE_TOKEN, slot_of(s, w->slot_index), w->row), drawable);
 #if CHAIN > 0
     if (w->listed)
-        out->token = draw_list(&w->list, w->c.kept, out->drawn);
+        out->token = draw_list(w->list, w->c.kept, out->drawn);
     else
 #endif
 #if CHAIN > 0 && ROW
         if (!w->c.set.untruncated || out->token < 0) /* otherwise a shard drew it */
 #endif
-        out->token = draw_row(&w->r, w->sums, float_of_key(w->c.set.top_key), w->c.scale, &w->c.set,
-                              out->drawn, w->list.scratch);
+        out->token = draw_row(VIEW(w), w->sums, float_of_key(w->c.set.top_key), w->c.scale,
+                              &w->c.set, out->drawn, w->list->scratch);
     if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
-        out->token = w->s->args->invalid_token;
+        out->token = s->args->invalid_token;
         out->status |= CLS_ROW_UNFIT;
         out->no_token = 1;
     }
 #if CHAIN == 2
-    for (u32 i = LOCAL_ID; w->c.by_ids && i < w->list.n; i += WGS) {
+    for (u32 i = LOCAL_ID; w->c.by_ids && i < w->list->n; i += WGS) {
         u32 at = 0;
         SHORT_LOOP
         for (u32 j = 0; j < i; j++)
-            at += (u32)w->list.rank[j] < w->c.kept;
-        if ((u32)w->list.rank[i] < w->c.kept)
-            ((__global u32 *)w->scratch)[at] = (u32)w->list.id[i];
+            at += (u32)w->list->rank[j] < w->c.kept;
+        if ((u32)w->list->rank[i] < w->c.kept)
+            ((__global u32 *)w->scratch)[at] = (u32)w->list->id[i];
     }
 #endif
 }

@@ -24,10 +24,11 @@ static inline u32 state_digest(__global const cls_slot *slot, const slot_state *
 }
 
 /* Writes the first k tokens in order; returns their number. */
-ONE_COPY u32 send_list(const row_logits *r, u32 k, i32 max_key, shortlist *list, __global u32 *out)
+ONE_COPY u32 send_list(const row_logits *r, u32 k, i32 max_key, SHARED shortlist *list,
+                       __global u32 *out)
 {
     u32 count = 0;
-    list->n = 0;
+    list_end(list, 0);
     if (max_key != CLS_KEY_NONE) { /* the same for the whole group */
         const i32 bound = tile_bound(r, k, max_key, list->scratch);
         collect_first(r, k, bound, max_key, list);
@@ -161,9 +162,8 @@ ONE_COPY u32 send_tokens(const row_logits *r, i32 lo, u32 k, __global u32 *out,
     return min(total, k);
 }
 
-ONE_COPY void send_row(const step_args *s, u32 row, const shortlist *the_list)
+ONE_COPY void send_row(const step_args *s, u32 row, SHARED shortlist *list)
 {
-    shortlist list = *the_list;
     const cls_shard_row p = s->plan[row];
     if (p.sends == 0) /* the same for the whole group */
         return;
@@ -182,20 +182,20 @@ ONE_COPY void send_row(const step_args *s, u32 row, const shortlist *the_list)
     u32 status = 0, listed = 0, reach = 0;
     i32 max_key = CLS_KEY_NONE;
     if (active)
-        max_key = row_summary(&r, &status, list.scratch);
+        max_key = row_summary(&r, &status, list->scratch);
     if (p.sends & CLS_SENDS_LIST) {
-        listed = send_list(&r, p.k, max_key, &list, out);
+        listed = send_list(&r, p.k, max_key, list, out);
         out += 2 * p.k;
     }
     if (p.sends & CLS_SENDS_TILES)
         send_tiles(&r, s->tile_mass + (size_t)row * tiles, active, s->args->whole_tiles, out);
     if (p.depth >= 0.0f && max_key != CLS_KEY_NONE)
         reach =
-            tokens_above(&r, depth_key(float_of_key(max_key), p.scale, p.depth) - 1, list.scratch);
+            tokens_above(&r, depth_key(float_of_key(max_key), p.scale, p.depth) - 1, list->scratch);
     if (p.sends & CLS_SENDS_TOKEN) {
         const i32 id = active ? draw_own(&r, s->merged_key + (size_t)row * row_max_tiles(s),
                                          s->merged_mass + (size_t)row * tiles, tiles, p.scale, bits,
-                                         tile_sums_of(s, row), list.scratch)
+                                         tile_sums_of(s, row), list->scratch)
                               : -1;
         listed = id >= 0;
         if (LOCAL_ID == 0) {
@@ -204,9 +204,9 @@ ONE_COPY void send_row(const step_args *s, u32 row, const shortlist *the_list)
         }
     }
     if (p.sends & CLS_SENDS_COUNTS)
-        send_counts(&r, &p, out, list.scratch);
+        send_counts(&r, &p, out, list->scratch);
     if (p.sends & CLS_SENDS_TOKENS)
-        listed = send_tokens(&r, p.key, p.k, out, list.scratch);
+        listed = send_tokens(&r, p.key, p.k, out, list->scratch);
     if (p.sends & CLS_SENDS_KEYS)
         for (u32 i = ROW_FIRST(&r) + LOCAL_ID; i < ROW_LAST(&r); i += WGS)
             out[i - ROW_FIRST(&r)] = sent_key(&r, active, i);
@@ -219,7 +219,7 @@ ONE_COPY void send_row(const step_args *s, u32 row, const shortlist *the_list)
 
 KERNEL void cls_partial(STEP_PARAMETERS(CLS_PARTIAL_BUFFERS))
 {
-    SHORTLIST(list);
+    SHORTLIST(list)
     const step_args s = STEP_OF(CLS_PARTIAL_BUFFERS);
     send_row(&s, get_group_id(1), &list);
 }

@@ -6,7 +6,7 @@
 
 /* Puts the first `wanted` tokens of the set, at most LIST, into the list, or all if it has fewer.
  * The list may get more. */
-static inline void report_first(const report *t, i32 max_key, u32 wanted, shortlist *list)
+static inline void report_first(const report *t, i32 max_key, u32 wanted, SHARED shortlist *list)
 {
     i32 lo = report_lowest(t);
     /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. Of a row that
@@ -19,7 +19,7 @@ static inline void report_first(const report *t, i32 max_key, u32 wanted, shortl
 }
 
 /* Fills the list with the tokens of a set that is not a range of the order. */
-static inline void report_listed(const report *t, shortlist *list)
+static inline void report_listed(const report *t, SHARED shortlist *list)
 {
     for (u32 i = LOCAL_ID; i < t->n_ids; i += WGS) {
         list->id[i] = (i32)t->ids[i];
@@ -43,7 +43,7 @@ enum {
         OUTPUT(s, name, CLS_OUT_##NAME)[at] = (value);
 
 /* Returns the rank of a key in the list. */
-static inline u32 listed_rank(const shortlist *list, i32 key)
+static inline u32 listed_rank(SHARED shortlist *list, i32 key)
 {
     IV count = (IV)(0);
     for (u32 i = 0; i < list->n; i += VEC)
@@ -55,7 +55,8 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
  * sorted list, or n given ids, the first of which is `first`. To count the ranks of tokens of a set
  * that is not a list, their keys are put into the list, which must have room for twice as many. */
 static inline void report_ids(const step_args *s, const report *t, int no_token, u32 part,
-                              const cls_row *out, u32 place, u32 first, u32 n, shortlist *list)
+                              const cls_row *out, u32 place, u32 first, u32 n,
+                              SHARED shortlist *list)
 {
     const int given = part >= REPORT_GIVEN, tops = part == REPORT_TOP;
     const u32 wants = s->args->wants, top_n = s->args->top_n, candidates_n = s->args->candidates_n;
@@ -115,7 +116,7 @@ static inline void report_ids(const step_args *s, const report *t, int no_token,
 /* Reports the number of tokens in the set, and from the sums that the distribution left the entropy
  * and the kept share of the mass. */
 static inline void report_whole(const step_args *s, const report *t, int no_token, u32 row,
-                                u32 place, shortlist *list)
+                                u32 place, SHARED shortlist *list)
 {
     const u32 wants = s->args->wants, per_group = s->args->tiles_per_group;
     __global const u64 *const sums = s->pass + (size_t)row * t->r.tiles * CLS_PIVOTS;
@@ -144,10 +145,9 @@ static inline void report_whole(const step_args *s, const report *t, int no_toke
  * has. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
  * row; otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS,
  * rows]. */
-ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlist *the_list)
+ONE_COPY void report_row(const step_args *s, u32 group, u32 part, SHARED shortlist *list)
 {
     ARGS const cls_args *const args = s->args;
-    shortlist list = *the_list;
     const int behind = is_behind(s, group);
     const u32 row = behind ? 0u : group, place = output_index(s, group);
     const i32 slot_index = behind ? -1 : row_slot(s, row);
@@ -159,19 +159,19 @@ ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlis
     if (s->has & CLS_RAW) {
         no_token &= slot_index < 0 || !out.forced; /* nothing could be drawn, but the model's
                                                       distribution has the forced token */
-        max_key = row_max_key(r.key, max_tiles(&r), list.scratch);
+        max_key = row_max_key(r.key, max_tiles(&r), list->scratch);
         no_token |= max_key == CLS_KEY_NONE;
         const u64 total = row_total(r.key, s->tile_mass + (size_t)row * r.tiles, r.tiles,
-                                    float_of_key(max_key), CLS_LOG2E, 0, 0, list.scratch);
+                                    float_of_key(max_key), CLS_LOG2E, 0, 0, list->scratch);
         report_raw(&r, max_key, total, &t);
     } else {
         report_final(&r, &out, no_token ? 0u : r.slot->flags, kept_ids_of(s, row), &t);
     }
     t.listed = no_token ? 0u : t.listed;
     if (t.listed) /* the same for the whole group, as are no_token and part */
-        report_listed(&t, &list);
+        report_listed(&t, list);
     if (part == REPORT_WHOLE) {
-        report_whole(s, &t, no_token, row, place, &list);
+        report_whole(s, &t, no_token, row, place, list);
         return;
     }
     const u32 first = part >= REPORT_GIVEN ? (part - REPORT_GIVEN) * args->given_each : 0u;
@@ -182,17 +182,17 @@ ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlis
         return;
     if (part == REPORT_TOP) {
         if (no_token)
-            list.n = 0;
+            list_end(list, 0);
         else if (!t.listed)
-            report_first(&t, max_key, n, &list);
-        list_sort(&list);
+            report_first(&t, max_key, n, list);
+        list_sort(list);
     }
-    report_ids(s, &t, no_token, part, &out, place, first, n, &list);
+    report_ids(s, &t, no_token, part, &out, place, first, n, list);
 }
 
 KERNEL void cls_report(STEP_PARAMETERS(CLS_REPORT_BUFFERS))
 {
-    SHORTLIST(list);
+    SHORTLIST(list)
     const step_args s = STEP_OF(CLS_REPORT_BUFFERS);
     report_row(&s, GROUP_OF_ALL, get_group_id(0), &list);
 }

@@ -106,10 +106,11 @@ static inline void state_turn(cls_slot *slot, const slot_state *s, __local u64 *
 }
 
 /* Follows the thinking budget and the grammar through tokens that are about to be appended.
- * `rules`: the slot's parameters in memory. */
+ * `rules`: the slot's parameters in memory. Most of a prompt changes neither: the items look for
+ * the next entry that may, which each of them then follows alone, as it does output. */
 static inline void append_states(cls_slot *slot, __global const cls_slot *rules,
                                  const slot_state *s, __global const u32 *lists,
-                                 __global const u32 *entries, u32 n)
+                                 __global const u32 *entries, u32 n, __local u64 *scratch)
 {
     text t = text_of(rules, s->ring, s->n_ring, 0);
     if (!(slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_GRAMMAR)))
@@ -119,10 +120,22 @@ static inline void append_states(cls_slot *slot, __global const cls_slot *rules,
     t.outputs = slot->outputs;
     t.thinking = slot->thinking;
     t.grammar = slot->grammar_state;
-    for (u32 j = 0; j < n; j++) {
-        if (LOCAL_ID == 0)
-            text_store(s, t.length, t.thinking, t.grammar);
-        text_pass(rules, lists - rules->lists, &t, entries[j]);
+    u32 done = 0;
+    while (done < n) { /* the same for the whole group */
+        const u32 last = min(done + WGS, n), mine = done + LOCAL_ID;
+        t.length += LOCAL_ID;
+        u32 next = mine < last && text_changes(rules, lists, &t, entries[mine]) ? mine : last;
+        t.length -= LOCAL_ID;
+        next = wg_umin(next, scratch);
+        if (mine < next && mine + s->n_adaptive >= n) /* the ring keeps no others */
+            text_store(s, t.length + LOCAL_ID, t.thinking, t.grammar);
+        t.length += next - done;
+        done = next;
+        for (int more = done < last; more; more = done < n && (entries[done] & CLS_ENTRY_OUTPUT)) {
+            if (LOCAL_ID == 0 && done + s->n_adaptive >= n)
+                text_store(s, t.length, t.thinking, t.grammar);
+            text_pass(rules, lists - rules->lists, &t, entries[done++]);
+        }
     }
     slot->thinking = t.thinking;
     slot->grammar_state = t.grammar;
@@ -136,7 +149,7 @@ static inline void state_append(cls_slot *slot, __global const cls_slot *rules, 
                                 u32 outputs, __local u64 *scratch)
 {
 #if CHANGES
-    append_states(slot, rules, s, lists, entries, n);
+    append_states(slot, rules, s, lists, entries, n, scratch);
 #endif
     if (slot->flags & CLS_SLOT_DECAYS) {
         for (u32 j = 0; j < n; j++) {

@@ -13,8 +13,8 @@
  * compilers that inline everything compile collect() once. */
 static inline int list_row(row_job *w)
 {
-    const row_logits *const r = &w->r;
-    shortlist *const list = &w->list;
+    SHARED const row_logits *const r = VIEW(w);
+    SHARED shortlist *const list = w->list;
     const i32 max_key = w->out.max_key;
     SHORT_LOOP
     for (u32 attempt = 0; attempt < 2; attempt++) {
@@ -55,7 +55,7 @@ static inline int list_row(row_job *w)
 
 /* Returns the first token that has the maximum, in the first max tile that has it. If none has it,
  * the device is wrong, and the last tile is read in place of memory behind the row. */
-static inline i32 largest(const row_logits *r, i32 max_key, __local u64 *scratch)
+static inline i32 largest(SHARED const row_logits *r, i32 max_key, __local u64 *scratch)
 {
     const u32 lid = LOCAL_ID, n = max_tiles(r);
     u32 first = 0x7fffffffu;
@@ -98,18 +98,18 @@ static inline void plan_pass(row_job *w)
         const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
         const u64 target = stage == CLS_STAGE_TOP_K ? (u64)(u32)slot->top_k
                                                     : top_p_target(out->total, row_top_p(slot));
-        guess_pivots(&w->r, &m, target, out->total, w->scratch, out->pivot, w->list.scratch);
+        guess_pivots(VIEW(w), &m, target, out->total, w->scratch, out->pivot, w->list->scratch);
     }
 }
 
-ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
+ONE_COPY void token_row(const step_args *s, u32 row, SHARED row_logits *r, SHARED shortlist *list)
 {
     row_job w;
-    job_begin(s, row, list, &w);
+    job_begin(s, row, r, list, &w);
     if (w.slot_index >= 0 && slot_of(s, w.slot_index)->stopped) {
         w.out.status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else if (w.slot_index >= 0) {
-        w.out.max_key = w.out.top_key = row_summary(&w.r, &w.out.status, w.list.scratch);
+        w.out.max_key = w.out.top_key = row_summary(VIEW(&w), &w.out.status, w.list->scratch);
         w.out.status &= CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_UNFIT;
         w.out.no_token = w.out.max_key == CLS_KEY_NONE;
         w.out.status |= w.out.no_token ? CLS_ROW_EMPTY : 0u;
@@ -117,16 +117,16 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
     }
     if (!w.out.no_token &&
         (w.flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
-        w.out.token = largest(&w.r, w.out.max_key, w.list.scratch);
+        w.out.token = largest(VIEW(&w), w.out.max_key, w.list->scratch);
         w.out.cut.key = w.out.max_key;
         w.out.cut.id = w.out.token;
         w.out.kept = 1;
     } else if (!w.out.no_token) {
         chain_begin(w.out.max_key, &w.c);
         if (w.flags & CLS_SLOT_TOTAL)
-            w.out.total = row_total(w.r.key, s->tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
-                                    float_of_key(w.out.max_key), w.slot->total_scale, 1, w.sums,
-                                    w.list.scratch);
+            w.out.total = row_total(VIEW(&w)->key, s->tile_mass + (size_t)row * VIEW(&w)->tiles,
+                                    VIEW(&w)->tiles, float_of_key(w.out.max_key),
+                                    w.slot->total_scale, 1, w.sums, w.list->scratch);
         BARRIER();
         if (CHAIN == 0 || chain_is_untruncated(w.flags, w.slot->chain[0], w.slot->adaptive.mu)) {
             w.c.set.untruncated = 1;
@@ -138,13 +138,13 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
         }
 #if CHAIN > 0
         else if (!(s->has & CLS_FORCE_SEARCH) && list_row(&w)) {
-            list_sort(&w.list);
-            w.listed = run_chain(&w);
+            list_sort(w.list);
+            w.listed = run_chain(s, &w);
         }
 #endif
         if ((w.c.set.untruncated || w.listed) &&
             !(w.out.status & (CLS_ROW_UNFIT | CLS_ROW_EMPTY))) {
-            pick_token(&w);
+            pick_token(s, &w);
         } else if (w.listed || !(s->has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and
              * enqueued no search. The row gets a status instead of a wrong token. */
@@ -158,12 +158,13 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
         }
 #endif
     }
-    job_end(&w, w.out.state == CLS_RECORD_DONE);
+    job_end(s, &w, w.out.state == CLS_RECORD_DONE);
 }
 
 KERNEL void cls_token(STEP_PARAMETERS(CLS_TOKEN_BUFFERS))
 {
-    SHORTLIST(list);
+    SHARED row_logits r;
+    SHORTLIST(list)
     const step_args s = STEP_OF(CLS_TOKEN_BUFFERS);
-    token_row(&s, get_group_id(1), &list);
+    token_row(&s, get_group_id(1), &r, &list);
 }

@@ -152,7 +152,7 @@ static inline int is_relaxed(const verifier *v, u32 row, u32 id)
     const f32 z = report_kept(&t, id, load_one(&t.r, id)), top = float_of_key(t.set.top_key);
     if (!(z > CLS_MASKED)) /* the same for the whole group, as is what follows */
         return 0;
-    const cls_reciprocal whole = reciprocal_of(t.set.mass);
+    const cls_reciprocal whole = reciprocal_of(t.set.by.mass);
     const cls_unit unit = report_unit(&t, id), top_unit = unit_of(top, top, t.exponent, t.scale);
     if (!is_near(fraction_q63(&whole, report_mass(&t, top, &top_unit)),
                  fraction_q63(&whole, report_mass(&t, z, &unit)), numbers[1]))

@@ -37,7 +37,7 @@ static inline FV scale_bias_v(FV value, f32 factor)
 }
 
 /* Add the row's dense bias, which it has, to logits. All its branches are the same for the row. */
-static inline FV add_dense(const row_logits *r, u32 i, FV x)
+static inline FV add_dense(SHARED const row_logits *r, u32 i, FV x)
 {
     FV bias;
     if (r->dense & CLS_BIAS_F16)
@@ -47,34 +47,37 @@ static inline FV add_dense(const row_logits *r, u32 i, FV x)
     else
         bias = VLOAD(r->bias + i);
     if (r->dense & CLS_BIAS_SCALED)
-        bias = scale_bias_v(bias, r->args->bias_factor);
+        bias = scale_bias_v(bias, r->bias_factor);
     return x + bias;
 }
-static inline f32 dense_one(const row_logits *r, u32 i)
+static inline f32 dense_one(SHARED const row_logits *r, u32 i)
 {
     return r->dense & CLS_BIAS_F16    ? vload_half(i, (__global const half *)r->bias)
            : r->dense & CLS_BIAS_BF16 ? as_float((uint)((__global const ushort *)r->bias)[i] << 16)
                                       : r->bias[i];
 }
-static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
+static inline f32 add_dense_one(SHARED const row_logits *r, u32 i, f32 x)
 {
     if (!r->dense)
         return x;
     const f32 bias = dense_one(r, i);
-    return x + (r->dense & CLS_BIAS_SCALED ? scale_bias(bias, r->args->bias_factor) : bias);
+    return x + (r->dense & CLS_BIAS_SCALED ? scale_bias(bias, r->bias_factor) : bias);
 }
 
-static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
+static inline u32 allowed_word(SHARED const row_logits *r, u32 w)
+{
+    return r->list[r->allowed + (i32)w];
+}
 
 /* Returns word w of a row's mask in bits, with the slot's list. */
-static inline u32 mask_word(const row_logits *r, u32 w)
+static inline u32 mask_word(SHARED const row_logits *r, u32 w)
 {
     const u32 listed = r->masked & CLS_MASK_LIST ? allowed_word(r, w) : ~0u;
     return w < r->mask_width ? r->mask[w] & listed : 0u;
 }
 
 /* Returns whether the mask and the slot's list allow an id. */
-static inline int is_allowed(const row_logits *r, u32 i)
+static inline int is_allowed(SHARED const row_logits *r, u32 i)
 {
     if ((r->masked & CLS_MASK_LIST) && !(allowed_word(r, i >> 5) >> (i & 31) & 1u))
         return 0;
@@ -86,7 +89,7 @@ static inline int is_allowed(const row_logits *r, u32 i)
 
 /* Returns VEC logits from id i, a multiple of VEC; -inf where they are masked or beyond the row.
  * They are not cleaned: NaN and +inf stay. Logit biases and penalties are not applied. */
-static inline FV load_checked(const row_logits *r, u32 i)
+static inline FV load_checked(SHARED const row_logits *r, u32 i)
 {
     FV x;
     const u32 listed =
@@ -123,9 +126,9 @@ static inline FV load_checked(const row_logits *r, u32 i)
 }
 
 #else
-static inline int is_allowed(const row_logits *r, u32 i) { return 1; }
+static inline int is_allowed(SHARED const row_logits *r, u32 i) { return 1; }
 /* Does the same without masks and biases: only the end of the row is checked. */
-static inline FV load_checked(const row_logits *r, u32 i)
+static inline FV load_checked(SHARED const row_logits *r, u32 i)
 {
     FV x = (FV)(CLS_MASKED);
     if (i >= ROW_FIRST(r) && i + VEC <= ROW_LAST(r))
@@ -150,18 +153,18 @@ static inline u32 vector_status(FV x)
 #if ROW
 /* adjusted_word() returns the tokens of word w that the slot may adjust, adjusted_lanes() those of
  * the vector at i, a bit each. */
-static inline u32 adjusted_word(const row_logits *r, u32 w)
+static inline u32 adjusted_word(SHARED const row_logits *r, u32 w)
 {
     const u32 adjusted = r->adjusted[0][w] | r->adjusted[1][w];
     return r->adjustments & ADJUST_BIASES ? adjusted | r->list[w] : adjusted;
 }
-static inline u32 adjusted_lanes(const row_logits *r, u32 i)
+static inline u32 adjusted_lanes(SHARED const row_logits *r, u32 i)
 {
     return adjusted_word(r, i >> 5) >> (i & 31) & ALL_LANES;
 }
 
 /* Adds a token's bias from the list form, where the bitmap's word leads to its value. */
-static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
+static inline f32 add_listed(SHARED const row_logits *r, u32 i, f32 x)
 {
     const u32 w = i >> 5, bit = 1u << (i & 31), word = r->list[w];
     const u32 before = r->list[bias_before_offset(r->vocab, w)] + popcount(word & (bit - 1));
@@ -169,7 +172,7 @@ static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
 }
 
 /* Returns whether penalties spare a token. */
-static inline int is_spared(const row_logits *r, u32 i)
+static inline int is_spared(SHARED const row_logits *r, u32 i)
 {
     __global const cls_slot *const slot = r->slot;
     const u32 n = slot->n_spared;
@@ -178,27 +181,28 @@ static inline int is_spared(const row_logits *r, u32 i)
 
 /* Adjusts one token: its bias from the list form, penalties, and then history effects, that is
  * bans, and DRY last. */
-ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
+CALLED f32 adjust_listed(SHARED const row_logits *r, u32 i, f32 x)
 {
-    const slot_state *const s = &r->state;
+    const slot_state state = r->state, *const s = &state;
+    const history_effects effects = r->effects;
     const u32 marked = (r->adjustments & ADJUST_MARKS) && bit_of(r->effects.marks, i);
     if (r->adjustments & ADJUST_BIAS_LIST)
         x = add_listed(r, i, x);
     if (r->adjustments & ADJUST_PENALTIES) {
         u32 count = count_of(s, i), in_context = s->in_context[i >> 5] >> (i & 31) & 1u;
         if ((r->adjustments & ADJUST_PATCHES) && marked)
-            find_patch(&r->effects, i, &count, &in_context);
+            find_patch(&effects, i, &count, &in_context);
         if ((count != 0 || in_context != 0) && !is_spared(r, i))
             x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency,
                          r->slot->presence);
     }
     if (marked)
-        x = apply_effects(&r->effects, i, x);
+        x = apply_effects(&effects, i, x);
     return x;
 }
 
 /* Adds the biases of the row form to the tokens of a vector that have a bit in `lanes`. */
-static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
+static inline FV add_row(SHARED const row_logits *r, u32 i, u32 lanes, FV x)
 {
     const FV bias = AS_FV(VLOAD((__global const i32 *)r->list + bias_row_offset(r->vocab, i)));
     const FV sum = ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? settle_v(x + bias) : (FV)(CLS_MASKED);
@@ -208,8 +212,8 @@ static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
 /* Applies biases of the row form to a clean vector, then adjusts the adjusted tokens above `least`
  * one by one. These are few, and code for whole vectors would double what compilers get at every
  * place that loads. */
-static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *r, u32 i, FV x,
-                                                              f32 least)
+static inline __attribute__((always_inline)) FV adjust_vector(SHARED const row_logits *r, u32 i,
+                                                              FV x, f32 least)
 {
     const u32 w = i >> 5;
     u32 adjusted = r->adjustments & (ADJUST_PENALTIES | ADJUST_MARKS)
@@ -235,28 +239,27 @@ static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *
 }
 
 #else
-static inline u32 adjusted_word(const row_logits *r, u32 w) { return 0; }
-static inline u32 adjusted_lanes(const row_logits *r, u32 i) { return 0; }
-static inline FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least) { return x; }
+static inline u32 adjusted_word(SHARED const row_logits *r, u32 w) { return 0; }
+static inline u32 adjusted_lanes(SHARED const row_logits *r, u32 i) { return 0; }
+static inline FV adjust_vector(SHARED const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
 /* Sets tokens outside the cuts of the chain to -inf. */
-static inline FV truncate_v(const row_logits *r, u32 i, FV x)
+static inline FV truncate_v(cls_cut cut, u32 i, FV x)
 {
     const IV id = LANES + (IV)((i32)i);
     /* Keys where they must be equal, floats where not: keys alone spill in cls_verify. */
     const IV bits = AS_IV(x), key = bits ^ ((bits >> 31) & 0x7fffffff); /* key_of() */
-    IV out = (x > above(r->cut.upper_key)) | (x <= above(r->cut.key - 1)) |
-             ((key == r->cut.key) & (id > (IV)(r->cut.id)));
-    out |= (key == r->cut.upper_key) &
-           ((id < (IV)(r->cut.upper_first)) | (id > (IV)(r->cut.upper_last)));
+    IV out = (x > above(cut.upper_key)) | (x <= above(cut.key - 1)) |
+             ((key == cut.key) & (id > (IV)(cut.id)));
+    out |= (key == cut.upper_key) & ((id < (IV)(cut.upper_first)) | (id > (IV)(cut.upper_last)));
     return out ? (FV)(CLS_MASKED) : x;
 }
-static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
+static inline f32 truncate_one(cls_cut cut, u32 i, f32 x)
 {
     const i32 key = key_of(x), id = (i32)i;
-    if (key > r->cut.upper_key || key < r->cut.key || (key == r->cut.key && id > r->cut.id) ||
-        (key == r->cut.upper_key && (id < r->cut.upper_first || id > r->cut.upper_last)))
+    if (key > cut.upper_key || key < cut.key || (key == cut.key && id > cut.id) ||
+        (key == cut.upper_key && (id < cut.upper_first || id > cut.upper_last)))
         return CLS_MASKED;
     return x;
 }
@@ -264,14 +267,14 @@ static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
 /* Returns the `least` to load with where only tokens above a bound matter: tokens below it need no
  * adjustment, since that would only lower them. If adjustments may raise tokens, all need it;
  * settle() raises tiny negative logits to 0. */
-static inline f32 least_above(const row_logits *r, f32 bound)
+static inline f32 least_above(SHARED const row_logits *r, f32 bound)
 {
     return (r->adjustments & ADJUST_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED
                                                                                     : bound;
 }
 
 /* Returns one token as the chain saw it at first, before any cut. */
-static inline f32 load_whole(const row_logits *r, u32 i)
+static inline f32 load_whole(SHARED const row_logits *r, u32 i)
 {
 #if !ROW
     return clean(LOAD(r->x, i));
@@ -286,8 +289,8 @@ static inline f32 load_whole(const row_logits *r, u32 i)
     return adjust_listed(r, i, x);
 #endif
 }
-ONE_COPY f32 load_one(const row_logits *r, u32 i)
+CALLED f32 load_one(SHARED const row_logits *r, u32 i)
 {
     const f32 x = load_whole(r, i);
-    return r->truncated ? truncate_one(r, i, x) : x;
+    return r->truncated ? truncate_one(r->cut, i, x) : x;
 }

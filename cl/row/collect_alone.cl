@@ -33,8 +33,8 @@
 /* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
  * of those with key lo only ids up to `limit`. They are written from index `at` on, as far as the
  * list has room. Returns their number, and may stop counting beyond LIST. */
-static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo, i32 hi, i32 limit,
-                                u32 at, shortlist *list)
+static inline u32 collect_alone(SHARED const row_logits *r, u32 first, u32 last, i32 lo, i32 hi,
+                                i32 limit, u32 at, SHARED shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0;
@@ -81,7 +81,8 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
     return taken;
 }
 
-static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, i32 limit, shortlist *list)
+static inline u32 collect_tokens(SHARED const row_logits *r, i32 lo, i32 hi, i32 limit,
+                                 SHARED shortlist *list)
 {
 #if WGS == 1
     return collect_alone(r, 0, max_tiles(r), lo, hi, limit, 0, list);

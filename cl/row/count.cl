@@ -4,7 +4,7 @@
 
 /* Returns how many keys of max tiles reach each of four keys, by the whole group. The counts have
  * 16 bits each, since a row has at most 2^14 max tiles. */
-static inline u64 tiles_reach(const row_logits *r, const i32 *key, __local u64 *scratch)
+static inline u64 tiles_reach(SHARED const row_logits *r, const i32 *key, __local u64 *scratch)
 {
     IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
     for (u32 i = LOCAL_ID * VEC; i < max_tiles(r); i += WGS * VEC) {
@@ -19,7 +19,7 @@ static inline u64 tiles_reach(const row_logits *r, const i32 *key, __local u64 *
 
 /* Returns the number of the row's tokens above a key, by the whole group. Only tiles with a maximum
  * above the key are read. */
-ONE_COPY u32 tokens_above(const row_logits *r, i32 key, __local u64 *scratch)
+CALLED u32 tokens_above(SHARED const row_logits *r, i32 key, __local u64 *scratch)
 {
     const f32 bound = above(key), least = least_above(r, bound);
     const u32 n = max_tiles(r);
@@ -48,7 +48,7 @@ ONE_COPY u32 tokens_above(const row_logits *r, i32 key, __local u64 *scratch)
  * tiles some 63 reach it for k = 50, unless the largest tiles are neighbours. The items compare
  * their maxima with all others, without a barrier between; twice as many would be four times the
  * comparisons. */
-static inline i32 ranked_bound(const row_logits *r, u32 k, u32 *reach, __local u64 *scratch)
+static inline i32 ranked_bound(SHARED const row_logits *r, u32 k, u32 *reach, __local u64 *scratch)
 {
     const u32 n = max_tiles(r);
     enum { ITEMS = WGS / 2 };
@@ -85,7 +85,7 @@ static inline i32 ranked_bound(const row_logits *r, u32 k, u32 *reach, __local u
  * all reach, if there are fewer than k. Each round counts for four keys: first keys at growing
  * distances below the maximum, then keys that divide the interval evenly as floats, since maxima
  * mostly lie so, and at last evenly as keys. */
-ONE_COPY i32 tile_bound(const row_logits *r, u32 k, i32 max_key, __local u64 *scratch)
+CALLED i32 tile_bound(SHARED const row_logits *r, u32 k, i32 max_key, __local u64 *scratch)
 {
     const u32 n = max_tiles(r);
     i32 lo = CLS_KEY_NONE + 1;  /* at least k tiles reach it, unless there are fewer than k */
@@ -133,8 +133,8 @@ ONE_COPY i32 tile_bound(const row_logits *r, u32 k, i32 max_key, __local u64 *sc
 /* Counts the tokens above each of four ascending keys, by the whole group. A max tile's counts are
  * at most 64 each and share a lane, a byte each; four vectors of counts would take too many
  * registers of a GPU. */
-ONE_COPY void tokens_above_each(const row_logits *r, const i32 *key, u64 *count,
-                                __local u64 *scratch)
+CALLED void tokens_above_each(SHARED const row_logits *r, const i32 *key, u64 *count,
+                              __local u64 *scratch)
 {
     const f32 bound[4] = {above(key[0]), above(key[1]), above(key[2]), above(key[3])};
     const f32 least = least_above(r, bound[0]);

@@ -31,8 +31,8 @@ static inline u32 tied_lanes(FV x, f32 under, f32 over)
 /* Returns the cut among the tokens of one key: the last id that is needed for `base` plus their
  * measure to reach the target. It sums up by tiles first, then inside one tile. sums[] gets what
  * each tile keeps of these tokens. */
-ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u64 target,
-                     __global u64 *sums, __local u64 *scratch)
+CALLED i32 tie_cut(SHARED const row_logits *r, const measure *m, i32 key, u64 base, u64 target,
+                   __global u64 *sums, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     fold q = fold_of(0.0f, 1.0f);
@@ -91,7 +91,8 @@ ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u
 }
 
 /* Sorts a list and computes each entry's measure. */
-static inline void list_measure(const row_logits *r, shortlist *list, const measure *m)
+static inline void list_measure(SHARED const row_logits *r, SHARED shortlist *list,
+                                const measure *m)
 {
     list_sort(list);
     if (m->counts) {
@@ -106,7 +107,7 @@ static inline void list_measure(const row_logits *r, shortlist *list, const meas
 
 /* Stores the masses of what a cut keeps, by tiles in sums[], from the pass and the list, without
  * reading the row again; returns their sum. */
-static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass,
+static inline u64 pass_masses(SHARED shortlist *list, const cut *c, __global const u64 *row_pass,
                               u32 tiles, __global u64 *sums, __local u64 *scratch)
 {
     u64 total = 0;

@@ -32,14 +32,14 @@ typedef struct fold {
     f32 top, scale; /* the set's largest logit, and the scale (or the grid of the units) */
     i32 lo, hi, hole_lo, hole_hi;
     i32 key[CLS_PIVOTS]; /* the four keys, ascending, none below lo */
-    const kept_set *set; /* for adaptive p */
-    __global u64 *out;   /* if there: gets the sums of each tile, four or one of them, */
-    u32 stride;          /* of which those of tile t begin at t * stride */
+    adaptive_weights by;
+    __global u64 *out; /* if there: gets the sums of each tile, four or one of them, */
+    u32 stride;        /* of which those of tile t begin at t * stride */
 } fold;
 
 static inline fold fold_of(f32 top, f32 scale)
 {
-    const fold q = {top, scale, CLS_KEY_NONE, CLS_KEY_INF, 0, 0, {0, 0, 0, 0}, 0, 0, 1};
+    const fold q = {top, scale, CLS_KEY_NONE, CLS_KEY_INF, 0, 0, {0, 0, 0, 0}, {0, 0, 0}, 0, 1};
     return q;
 }
 
@@ -101,7 +101,7 @@ static inline void fold_weigh(const FV *x, UV *w, f32 max, f32 scale, f32 fracti
         terms += TO_LV(u) * TO_LV(u); \
     }
 #define FOLD_WEIGHT(g) \
-    terms += TO_LV(x[g] > CLS_MASKED ? adapted_weights(set, w[g], unit.shift) : (UV)(0u));
+    terms += TO_LV(x[g] > CLS_MASKED ? adapted_weights(by, w[g], unit.shift) : (UV)(0u));
 #define FOLD_AROUND(g) \
     { \
         const IV here = x[g] > CLS_MASKED, beyond = w[g] >= (UV)(edge); \
@@ -191,17 +191,21 @@ static inline void fold_store(const u64 *part, u32 sums, u32 tiles, __global u64
  * waited 126 times for one vector an item, and now 32 times for four. sum[] gets what this item
  * has found, and q->out[] the sums of tiles, for which `scratch` has room for a u64 for each item
  * and sum. */
-static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r, const u32 kinds,
-                                                             u32 what, const fold *q, u32 first,
-                                                             u32 last, u64 *sum,
-                                                             __local u64 *scratch)
+static inline __attribute__((always_inline)) void fold_tiles(SHARED const row_logits *r,
+                                                             const u32 kinds, u32 what,
+                                                             const fold *q, u32 first, u32 last,
+                                                             u64 *sum, __local u64 *scratch)
 {
-    row_logits own = *r;
+#if WGS == 1
+    row_logits copy = *r, *const own = &copy;
+#else
+    SHARED const row_logits *const own = r;
+#endif
     const f32 top = q->top, scale = q->scale, under = above(q->lo),
               over = q->hi == CLS_KEY_INF ? CLS_INF : above(q->hi), b0 = above(q->key[0]),
               b1 = above(q->key[1]), b2 = above(q->key[2]), b3 = above(q->key[3]),
               hole = above(q->hole_lo), hole_end = above(q->hole_hi);
-    const kept_set *const set = q->set;
+    const adaptive_weights by = q->by;
     const i32 exponent = split(top, scale).exponent,
               cut = r->truncated && r->cut.key != CLS_KEY_NONE ? r->cut.key - 1 : CLS_KEY_NONE,
               lowest = cut > q->lo ? cut : q->lo;
@@ -227,7 +231,9 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
             FV least_v = (FV)(CLS_INF), most_v = (FV)(CLS_MASKED);
             in.under = LARGER(in.under, under);
             in.over = SMALLER(in.over, over);
-            own.truncated = (u32)in.by_id;
+#if WGS == 1
+            own->truncated = (u32)in.by_id;
+#endif
             const u32 vectors = WGS == 1 ? tile_vectors(r, tile) : (u32)TILE_VECTORS;
             if (IS(WEIGHS))
                 unit = tile_unit(r->key, tile, top, exponent, scale);
@@ -243,7 +249,7 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                 UV w[UNROLL], one[UNROLL], units = (UV)(0u);
                 LV terms = (LV)(0);
                 if (v < vectors)
-                    load_share(&own, i, max_tile_kind(&own, m), least, x);
+                    load_share(own, i, max_tile_kind(own, m), least, x);
                 if (IS(FOLD_DEPTHS | FOLD_UNITS)) {
                     CLS_EACH_4(FOLD_CLEAN)
                 }
@@ -279,7 +285,7 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                     sum[0] += USUM(units);
                     sum[1] += LSUM(terms);
                 } else if (IS(FOLD_NEAREST)) {
-                    const u32 edge = weight_of_mass(mass_above_aim(set), unit.shift);
+                    const u32 edge = weight_of_mass(mass_above_aim(by), unit.shift);
                     UV low = (UV)(0u), high = (UV)(0xffffffffu);
                     CLS_EACH_4(FOLD_AROUND)
                     const u32 below = UMAX(low), beyond = UMIN(high);
@@ -325,22 +331,22 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
 }
 
 /* The same. Compilers for CPUs make one function of each kind. */
-#if WGS == 1
+#if WGS == 1 || CALLS
 #define FOLD_FUNCTION(kind) \
-    ONE_COPY void fold_tiles_##kind(const row_logits *r, const fold *q, u32 first, u32 last, \
-                                    u64 *sum) \
+    CALLED void fold_tiles_##kind(SHARED const row_logits *r, const fold *q, u32 first, u32 last, \
+                                  u64 *sum, __local u64 *scratch) \
     { \
-        fold_tiles(r, FOLD_##kind, FOLD_##kind, q, first, last, sum, 0); \
+        fold_tiles(r, FOLD_##kind, FOLD_##kind, q, first, last, sum, scratch); \
     }
 EACH_FOLD(FOLD_FUNCTION)
 #define FOLD_CALL(kind) \
     if (IS(FOLD_##kind)) \
-        fold_tiles_##kind(r, q, first, last, sum);
+        fold_tiles_##kind(r, q, first, last, sum, scratch);
 #endif
-static inline void fold_part(const row_logits *r, const u32 kinds, u32 what, const fold *q,
+static inline void fold_part(SHARED const row_logits *r, const u32 kinds, u32 what, const fold *q,
                              u32 first, u32 last, u64 *sum, __local u64 *scratch)
 {
-#if WGS == 1
+#if WGS == 1 || CALLS
     EACH_FOLD(FOLD_CALL)
 #else
     fold_tiles(r, kinds, what, q, first, last, sum, scratch);
@@ -348,8 +354,8 @@ static inline void fold_part(const row_logits *r, const u32 kinds, u32 what, con
 }
 
 /* Folds a row by the whole group; each sum gets that of all items. */
-static inline void fold_row(const row_logits *r, const u32 kinds, u32 what, const fold *q, u64 *sum,
-                            __local u64 *scratch)
+static inline void fold_row(SHARED const row_logits *r, const u32 kinds, u32 what, const fold *q,
+                            u64 *sum, __local u64 *scratch)
 {
     fold_part(r, kinds, what, q, 0, r->tiles, sum, scratch);
     if (IS(FOLD_RANGE)) {
@@ -361,7 +367,7 @@ static inline void fold_row(const row_logits *r, const u32 kinds, u32 what, cons
 }
 
 /* Sums up what the row has above each of four ascending keys, but not above hi, nor in a hole. */
-static inline void measure_row(const row_logits *r, const measure *m, i32 hi, i32 hole_lo,
+static inline void measure_row(SHARED const row_logits *r, const measure *m, i32 hi, i32 hole_lo,
                                i32 hole_hi, const i32 *key, u64 *sum, __local u64 *scratch)
 {
     fold q = fold_of(m->row_max, m->scale);
@@ -375,7 +381,7 @@ static inline void measure_row(const row_logits *r, const measure *m, i32 hi, i3
 }
 
 /* Shrinks (lo, hi] to the keys that occur in it: hi becomes the largest, lo + 1 the least. */
-ONE_COPY void key_range(const row_logits *r, i32 *lo, i32 *hi, __local u64 *scratch)
+CALLED void key_range(SHARED const row_logits *r, i32 *lo, i32 *hi, __local u64 *scratch)
 {
     fold q = fold_of(0.0f, 1.0f);
     u64 ends[CLS_PIVOTS];
@@ -394,15 +400,15 @@ ONE_COPY void key_range(const row_logits *r, i32 *lo, i32 *hi, __local u64 *scra
 /* Returns the least depth by adaptive p of a set. Where no token's mass reaches the aim, it is that
  * of the largest mass, and tokens of less than half of it are not read. Weights of equal logits
  * differ from tile to tile in their last bit. */
-ONE_COPY u32 fold_least_depth(const row_logits *r, fold *q, __local u64 *scratch)
+CALLED u32 fold_least_depth(SHARED const row_logits *r, fold *q, __local u64 *scratch)
 {
     u64 ends[CLS_PIVOTS];
     const u64 most =
         to_row_units(weight(q->top, q->top, q->scale, split(q->top, q->scale).fraction), 0u);
-    if (most + (most >> 16) < mass_above_aim(q->set))
+    if (most + (most >> 16) < mass_above_aim(q->by))
         q->lo = depth_key(q->top, q->scale, 1.0f) - 1;
     fold_part(r, FOLD_NEAREST, FOLD_NEAREST, q, 0, r->tiles, ends, scratch);
     const around_aim aim = {ends[0], ends[1]};
     q->lo = CLS_KEY_NONE;
-    return wg_umin(least_depth(q->set, &aim), scratch);
+    return wg_umin(least_depth(q->by, &aim), scratch);
 }

@@ -5,8 +5,8 @@
 /* Writes the ids of those in tiles first to last - 1 from index `at` on, as far as indices are
  * below `capacity`. Returns the index behind the last of these tokens. By the whole group, whose
  * neighbouring items read neighbouring vectors. */
-static inline u32 gather(const row_logits *r, u32 first, u32 last, i32 least, u32 at, u32 capacity,
-                         __global i32 *out, __local u64 *scratch)
+static inline u32 gather(SHARED const row_logits *r, u32 first, u32 last, i32 least, u32 at,
+                         u32 capacity, __global i32 *out, __local u64 *scratch)
 {
     const f32 under = above(least - 1);
     for (u32 tile = first; tile < last; tile++) {

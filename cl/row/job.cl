@@ -53,15 +53,27 @@ static inline void bound_at(chain_bound *b, __global const cls_slot *slot, i32 k
 /* Other stages bound nothing, and hide what comes after them. */
 static inline void no_bound(__global const cls_slot *slot, chain_bound *b) { b->goes_on = 0; }
 
+/* The view of a job's row. Not a pointer to a private view: with that, a thread of token-row takes
+ * 32 KB of scratch on Intel's GPUs, not 8. */
+#if SHARES_VIEW
+#define VIEW(w) ((w)->r)
+#else
+#define VIEW(w) (&(w)->r)
+#endif
+
 /* A row, its chain, and the current stage of it. */
 typedef struct row_job {
-    const step_args *s;
     u32 row;
     i32 slot_index;
     u32 flags; /* the request's, in this step */
     __global const cls_slot *slot;
-    row_logits r; /* truncated by the stages before the current one, where the row is searched */
-    shortlist list;
+    /* Truncated by the stages before the current one, where the row is searched. */
+#if SHARES_VIEW
+    SHARED row_logits *r;
+#else
+    row_logits r;
+#endif
+    SHARED shortlist *list;
     __global u64 *sums; /* for what is summed up by mass tiles */
     __global f32 *scratch;
     chain_state c;
@@ -99,7 +111,7 @@ static inline u64 need(const row_job *w, cls_sum what)
     if (!w->listed)
         return w->sum;
 #endif
-    return list_sum(&w->r, &w->list, w->c.kept, what, w->top, w->scale);
+    return list_sum(VIEW(w), w->list, w->c.kept, what, w->top, w->scale);
 }
 /* Sums up units of a grid, and their squares. */
 static inline void need_units(const row_job *w, f32 grid, u64 *sum)
@@ -112,7 +124,7 @@ static inline void need_units(const row_job *w, f32 grid, u64 *sum)
     }
 #endif
     for (u32 i = 0; i < 2; i++)
-        sum[i] = list_sum(&w->r, &w->list, w->c.kept, CLS_SUM_UNITS + i, w->top, grid);
+        sum[i] = list_sum(VIEW(w), w->list, w->c.kept, CLS_SUM_UNITS + i, w->top, grid);
 }
 
 /* Returns how many tokens of the set reach a key. */
@@ -120,9 +132,9 @@ static inline u32 need_count(const row_job *w, i32 key)
 {
 #if SEARCH
     if (!w->listed)
-        return tokens_above(&w->r, key - 1, w->list.scratch);
+        return tokens_above(VIEW(w), key - 1, w->list->scratch);
 #endif
-    return list_count(&w->list, w->c.kept, key);
+    return list_count(w->list, w->c.kept, key);
 }
 
 /* Returns the least logit of the set. */
@@ -132,7 +144,7 @@ static inline f32 need_least(const row_job *w)
     if (!w->listed)
         return w->least;
 #endif
-    return rank_logit(&w->list, w->c.kept - 1);
+    return rank_logit(w->list, w->c.kept - 1);
 }
 
 /* Keeps the tokens that reach a key. */
@@ -164,11 +176,11 @@ static inline void set_above(const row_job *w, const measure *m, i32 hi, i32 hol
 {
 #if SEARCH
     if (!w->listed) {
-        measure_row(&w->r, m, hi, hole_lo, hole_hi, key, sum, w->list.scratch);
+        measure_row(VIEW(w), m, hi, hole_lo, hole_hi, key, sum, w->list->scratch);
         return;
     }
 #endif
-    list_above(&w->list, w->c.kept, m->counts, hi, hole_lo, hole_hi, key, sum);
+    list_above(w->list, w->c.kept, m->counts, hi, hole_lo, hole_hi, key, sum);
 }
 
 /* Sets the key of an upper cut: all tokens of that key are kept that were. */

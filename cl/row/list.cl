@@ -15,24 +15,33 @@ typedef struct shortlist {
     u32 n;
 } shortlist;
 
+/* Declares a kernel's list. */
+#define LIST_SET(NAME, ...) \
+    SHARED shortlist NAME; \
+    if (WRITES_SHARED) { \
+        const shortlist NAME##_begins = {__VA_ARGS__}; \
+        NAME = NAME##_begins; \
+    } \
+    SHARED_BARRIER();
 #if CHAIN > 0
 #define SHORTLIST(NAME) \
     __local i32 NAME##_keys[LIST], NAME##_ids[LIST]; \
     __local i32 NAME##_orders[LIST], NAME##_ranks[LIST]; \
     __local u64 NAME##_masses[LIST], NAME##_scratches[WGS]; \
-    shortlist NAME = {NAME##_keys,      NAME##_ids, NAME##_masses, NAME##_orders, NAME##_ranks, \
-                      NAME##_scratches, 0}
+    LIST_SET(NAME, NAME##_keys, NAME##_ids, NAME##_masses, NAME##_orders, NAME##_ranks, \
+             NAME##_scratches, 0)
 #else /* no kernel uses the list */
 #define SHORTLIST(NAME) \
     __local u64 NAME##_scratches[WGS]; \
-    shortlist NAME = {0, 0, 0, 0, 0, NAME##_scratches, 0}
+    LIST_SET(NAME, 0, 0, 0, 0, 0, NAME##_scratches, 0)
 #endif
 
 /* Ends the list behind its first n entries. */
-static inline void list_end(shortlist *list, u32 n)
+static inline void list_end(SHARED shortlist *list, u32 n)
 {
-    list->n = n;
     BARRIER();
+    if (WRITES_SHARED)
+        list->n = n;
     SHORT_LOOP
     for (u32 i = n + LOCAL_ID; i < LIST && i < n + VEC; i += WGS)
         list->key[i] = CLS_KEY_NONE;
@@ -43,7 +52,7 @@ static inline void list_end(shortlist *list, u32 n)
 /* Sorts indexes by a digit of their keys, descending; those of one digit stay in order. `from` 0:
  * all indexes. Returns 0, and sorts nothing, if all keys have the same digit. */
 #define SORT_DIGIT(i) (255u - ((u32)list->key[i] >> shift & 255u))
-static inline int sort_by_digit(const shortlist *list, u32 shift, __local const i32 *from,
+static inline int sort_by_digit(SHARED shortlist *list, u32 shift, __local const i32 *from,
                                 __local i32 *to)
 {
     const u32 n = list->n;
@@ -71,7 +80,7 @@ static inline int sort_by_digit(const shortlist *list, u32 shift, __local const 
 
 /* A radix sort, whose digits are bytes. The list is in order of ids, so equal keys stay so. */
 #define SORTS_BY_RADIX 128 /* entries and more */
-static inline void radix_sort(shortlist *list)
+static inline void radix_sort(SHARED shortlist *list)
 {
     __local i32 *from = 0, *to = list->order;
     SHORT_LOOP
@@ -99,7 +108,7 @@ static inline void radix_sort(shortlist *list)
  * before it. This takes n^2 / VEC comparisons, but no barrier between them; for lists of 50 to 500
  * entries, as they usually are, that is faster for a group than sorting. One item sorts lists of
  * SORTS_BY_RADIX entries and more. */
-ONE_COPY void list_sort(shortlist *list)
+CALLED void list_sort(SHARED shortlist *list)
 {
     const u32 n = list->n;
 #if WGS == 1
@@ -138,7 +147,7 @@ ONE_COPY void list_sort(shortlist *list)
 }
 
 /* Computes the masses of the list's tokens at a scale. */
-ONE_COPY void list_weigh(const row_logits *r, shortlist *list, f32 row_max, f32 scale)
+CALLED void list_weigh(SHARED const row_logits *r, SHARED shortlist *list, f32 row_max, f32 scale)
 {
     const i32 exponent = split(row_max, scale).exponent;
     u32 tile = 0xffffffffu;
@@ -158,7 +167,7 @@ ONE_COPY void list_weigh(const row_logits *r, shortlist *list, f32 row_max, f32 
 }
 
 /* Returns the mass of the list's first `kept` ranks. */
-static inline u64 list_mass(const shortlist *list, u32 kept)
+static inline u64 list_mass(SHARED shortlist *list, u32 kept)
 {
     u64 mass = 0;
     SHORT_LOOP
@@ -168,7 +177,7 @@ static inline u64 list_mass(const shortlist *list, u32 kept)
     return wg_mass(mass, list->scratch);
 }
 
-static inline u64 kept_mass(const shortlist *list, int by_id, u32 kept, u32 i)
+static inline u64 kept_mass(SHARED shortlist *list, int by_id, u32 kept, u32 i)
 {
     const u32 at = by_id ? i : (u32)list->order[i];
     return (u32)list->rank[at] < kept ? list->mass[at] : 0;
@@ -176,7 +185,7 @@ static inline u64 kept_mass(const shortlist *list, int by_id, u32 kept, u32 i)
 /* Adds up the masses of the list's first `kept` ranks, by rank or (`by_id`) in order of ids.
  * Returns how many entries, at least one, are needed until base plus their mass reaches the target;
  * one more than there are if they do not reach it. Each item adds up a run of entries first. */
-ONE_COPY u32 list_reach(const shortlist *list, int by_id, u32 kept, u64 base, u64 target)
+CALLED u32 list_reach(SHARED shortlist *list, int by_id, u32 kept, u64 base, u64 target)
 {
     const u32 n = by_id ? list->n : kept, per_item = (n + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
@@ -200,7 +209,7 @@ ONE_COPY u32 list_reach(const shortlist *list, int by_id, u32 kept, u64 base, u6
 /* ------------------------------------------------------------------- counts, sums */
 
 /* Returns how many of the list's first `kept` ranks have at least a given key. */
-static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
+static inline u32 list_count(SHARED shortlist *list, u32 kept, i32 key)
 {
     IV count = (IV)(0);
     for (u32 i = LOCAL_ID * VEC; i < list->n; i += WGS * VEC)
@@ -208,8 +217,8 @@ static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
     return wg_usum(COUNT(count), list->scratch);
 }
 
-ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, cls_sum what, f32 top,
-                      f32 scale)
+CALLED u64 list_sum(SHARED const row_logits *r, SHARED shortlist *list, u32 kept, cls_sum what,
+                    f32 top, f32 scale)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = 0;
@@ -230,7 +239,7 @@ ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, cls_
 
 /* Sums up what the list's first `kept` ranks have above each of four keys: masses, or (`counts`)
  * tokens. */
-static inline void list_above(const shortlist *list, u32 kept, int counts, i32 hi, i32 hole_lo,
+static inline void list_above(SHARED shortlist *list, u32 kept, int counts, i32 hi, i32 hole_lo,
                               i32 hole_hi, const i32 *key, u64 *sum)
 {
     for (u32 p = 0; p < CLS_PIVOTS; p++)
@@ -247,7 +256,7 @@ static inline void list_above(const shortlist *list, u32 kept, int counts, i32 h
         sum[p] = wg_mass(sum[p], list->scratch);
 }
 
-static inline f32 rank_logit(const shortlist *list, u32 rank)
+static inline f32 rank_logit(SHARED shortlist *list, u32 rank)
 {
     return float_of_key(list->key[list->order[rank]]);
 }
@@ -258,7 +267,7 @@ static inline f32 rank_logit(const shortlist *list, u32 rank)
 
 /* Drops the tokens that have no rank below `kept`, and sorts the others, which have no masses
  * then. */
-ONE_COPY void list_drop(shortlist *list, u32 kept)
+CALLED void list_drop(SHARED shortlist *list, u32 kept)
 {
     const u32 n = list->n;
     u32 at = 0;

@@ -15,8 +15,8 @@ typedef struct pass_sums {
 /* Tries to find the token in a list of the interval's tokens. With `guess` it lists only a part,
  * from the nearer end to where interpolation between the two measures puts the token, with a
  * margin. */
-static inline int locate_in_list(const row_logits *r, const measure *m, u64 target,
-                                 const interval *b, int guess, shortlist *list, cut *c)
+static inline int locate_in_list(SHARED const row_logits *r, const measure *m, u64 target,
+                                 const interval *b, int guess, SHARED shortlist *list, cut *c)
 {
     i32 lo = b->lo, hi = b->hi;
     c->from_below = 0;
@@ -70,13 +70,15 @@ static inline void locate_keys(const interval *b, f32 span, i32 *key)
 }
 
 /* Finds the token at which the measure from the top reaches the target; if even the whole row does
- * not reach it, everything is kept. `pivot`: the keys of the pass. */
-ONE_COPY void locate_in_row(const row_logits *r, const measure *m, u64 target, const interval *from,
-                            const i32 *pivot, __global u64 *sums, shortlist *list, cut *c)
+ * not reach it, everything is kept. `pivots`: how far apart the outer keys of the
+ * pass are. */
+CALLED void locate_in_row(SHARED const row_logits *r, const measure *m, u64 target,
+                          const interval *from, f32 pivots, __global u64 *sums,
+                          SHARED shortlist *list, cut *c)
 {
     interval b = *from;
     const int beyond = (b.lo_pivot >= 0) != (b.hi_pivot >= 0);
-    f32 span = beyond ? float_of_key(pivot[CLS_PIVOTS - 1]) - float_of_key(pivot[0]) : 0.0f;
+    f32 span = beyond ? pivots : 0.0f;
     int measured = b.lo != CLS_KEY_NONE, shrinks = measured && !beyond, guess = shrinks;
     c->key = CLS_KEY_NONE;
     c->id = CLS_MAX_ID;

@@ -26,7 +26,7 @@ typedef struct window {
     f32 under, over;
     int by_id;
 } window;
-static inline window window_of(const row_logits *r, u32 tile)
+static inline window window_of(SHARED const row_logits *r, u32 tile)
 {
     window w = {CLS_MASKED, CLS_INF, 0};
     if (r->truncated) {

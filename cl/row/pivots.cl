@@ -35,8 +35,9 @@ static inline void sample_deeper(__global const f32 *depths, __global const f32 
 
 /* Samples a row: the depth and the weight of each sampled token; all weights are 1 where tokens are
  * counted. Returns the greatest depth with a weight, and in *sum the total weight. */
-static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __global f32 *depths,
-                             __global f32 *weights, f32 *sum, __local u64 *scratch)
+static inline f32 sample_row(SHARED const row_logits *r, const measure *m, u32 n,
+                             __global f32 *depths, __global f32 *weights, f32 *sum,
+                             __local u64 *scratch)
 {
     const f32 fraction = split(m->row_max, m->scale).fraction;
     f32 deepest = 0.0f, mine = 0.0f;
@@ -75,7 +76,7 @@ static inline f32 sample_spread(__global const f32 *depths, __global const f32 *
  * the most likely tokens. Counts are estimated from the top, because the tail may be -inf. The
  * estimate is in floats, since the pass measures exactly. `total` is the measure of the whole row;
  * `scratch_floats` has room for 2 * sample_size() floats. */
-ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total,
+ONE_COPY void guess_pivots(SHARED const row_logits *r, const measure *m, u64 target, u64 total,
                            __global f32 *scratch_floats, i32 *pivot, __local u64 *scratch)
 {
     const u32 n = sample_size(r->vocab);

@@ -6,7 +6,7 @@
 /* Sorts the keys of a list, some of which may be equal or CLS_KEY_NONE. edge[] gets the different
  * keys, descending, and list->rank[] of each entry the index of its key there. Returns their
  * number. */
-static inline u32 order_keys(shortlist *list, __local i32 *edge)
+static inline u32 order_keys(SHARED shortlist *list, __local i32 *edge)
 {
     u32 edges = 0;
     list_sort(list);
@@ -32,8 +32,8 @@ static inline u32 order_keys(shortlist *list, __local i32 *edge)
 /* Counts how many tokens of the row reach each of `edges` descending keys, in count[], by the whole
  * group. Each read of the row serves four keys. Where one item has memory for buckets, and more
  * than two reads would be needed, one read serves all keys. */
-static inline void count_keys(const row_logits *r, __local i32 *edge, u32 edges, __local i32 *count,
-                              shortlist *list)
+static inline void count_keys(SHARED const row_logits *r, __local i32 *edge, u32 edges,
+                              __local i32 *count, SHARED shortlist *list)
 {
 #ifdef COUNTS_BY_BUCKETS
     if (edges > 8) {

@@ -35,7 +35,7 @@ static inline IV buckets_of(f32 top, f32 per, FV x)
     }
 #define COUNT_FOUR(j) COUNT_ONE(j) COUNT_ONE(j + 1) COUNT_ONE(j + 2) COUNT_ONE(j + 3)
 
-ONE_COPY void count_by_buckets(const row_logits *r, __local const i32 *key, u32 edges,
+ONE_COPY void count_by_buckets(SHARED const row_logits *r, __local const i32 *key, u32 edges,
                                __local i32 *count)
 {
     f32 edge[LIST / 2], lane[BATCH]; /* edge: the floats before the keys, descending */

@@ -3,15 +3,21 @@
  * set. */
 #include "row/view.cl"
 
+/* What the weights of adaptive p depend on, beside a token's mass: the set's mass, the probability
+ * that adaptive p aims at, and the least depth of the set. */
+typedef struct adaptive_weights {
+    u64 mass;
+    u32 aim, min_depth;
+} adaptive_weights;
+
 /* The set of kept tokens: a range of the order (key descending, id ascending) between an upper and
  * a lower cut. */
 typedef struct kept_set {
     cls_cut cut;
     int untruncated; /* nothing was truncated: masses are rounded down by tiles and not by tokens */
     i32 top_key;     /* the largest kept key, to which weights and depths are relative */
-    int adapted;     /* weights are those of adaptive p, from the fields that follow */
-    u32 aim, min_depth;
-    u64 mass;
+    int adapted;     /* weights are those of adaptive p */
+    adaptive_weights by;
 } kept_set;
 
 static inline cls_cut whole_cut(void)
@@ -30,15 +36,23 @@ static inline void whole_row(i32 max_key, kept_set *set)
     set->untruncated = 0;
     set->top_key = max_key;
     set->adapted = 0;
-    set->aim = set->min_depth = 0;
-    set->mass = 0;
+    set->by.mass = 0;
+    set->by.aim = set->by.min_depth = 0;
 }
 
 /* From now on tokens outside the cut read as -inf. */
-static inline void row_truncate(row_logits *r, const cls_cut *cut)
+static inline void row_truncate(SHARED row_logits *r, const cls_cut *cut)
 {
-    r->truncated = 1;
-    r->cut = *cut;
+    SHARED_BARRIER();
+    if (WRITES_SHARED) {
+        r->truncated = 1;
+        r->cut.key = cut->key;
+        r->cut.id = cut->id;
+        r->cut.upper_key = cut->upper_key;
+        r->cut.upper_first = cut->upper_first;
+        r->cut.upper_last = cut->upper_last;
+    }
+    SHARED_BARRIER();
 }
 
 /* A token's weight in row units is weight << spare_bits() or weight >> lost_bits(). */

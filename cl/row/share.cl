@@ -15,14 +15,14 @@ static inline u32 share_token(u32 share) { return share * UNROLL * VEC; }
 /* Loads the vectors from i on. Only one copy adjusts tokens: it would else be compiled for each
  * place that loads. It fills an array of its own, because x stays in registers only while all its
  * indices are constants. */
-ONE_COPY void load_adjusted(const row_logits *r, u32 i, int kind, f32 least, FV *adjusted)
+ONE_COPY void load_adjusted(SHARED const row_logits *r, u32 i, int kind, f32 least, FV *adjusted)
 {
     for (u32 g = 0; g < UNROLL; g++)
         adjusted[g] = load_v(r, i + g * VEC, kind, least);
 }
 #define SHARE_COPY(g) x[g] = adjusted[g];
-static inline __attribute__((always_inline)) void load_share(const row_logits *r, u32 i, int kind,
-                                                             f32 least, FV *x)
+static inline __attribute__((always_inline)) void load_share(SHARED const row_logits *r, u32 i,
+                                                             int kind, f32 least, FV *x)
 {
     if (kind == TILE_RAW) {
         CLS_EACH_4(SHARE_LOAD)
@@ -73,7 +73,7 @@ static inline u32 share_token(u32 share)
 #define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
 
 /* Loads a share as it is in memory. */
-static inline void share_load_raw(const row_logits *r, u32 i, FV *x)
+static inline void share_load_raw(SHARED const row_logits *r, u32 i, FV *x)
 {
 #if WIDE
     if (r->wide) {
@@ -87,8 +87,8 @@ static inline void share_load_raw(const row_logits *r, u32 i, FV *x)
 /* Loads a share of a tile of the given kind as the chain sees it; `least` as for load_v(). What is
  * not raw is loaded one vector after another, by code that is there once: search-row would have 407
  * KB of code on sm_90 and spill 2,544 bytes. */
-static inline __attribute__((always_inline)) void load_share(const row_logits *r, u32 i, int kind,
-                                                             f32 least, FV *x)
+static inline __attribute__((always_inline)) void load_share(SHARED const row_logits *r, u32 i,
+                                                             int kind, f32 least, FV *x)
 {
     if (kind == TILE_RAW) {
         share_load_raw(r, i, x);

@@ -35,7 +35,8 @@ static inline u32 piece_bits(const FV *x, f32 from, f32 to)
 
 /* Returns which tokens of the piece that begins at token i are above `under` and not above `over`.
  */
-static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f32 under, f32 over)
+static inline u32 piece_hits(SHARED const row_logits *r, u32 i, int kind, f32 least, f32 under,
+                             f32 over)
 {
     u32 hits = 0;
     if (kind == TILE_RAW) {
@@ -62,7 +63,7 @@ static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f3
 
 /* Stores in order which of the max tiles first to last - 1 have a maximum of at least lo; returns
  * their number. */
-static inline u32 tiles_reaching(const row_logits *r, u32 first, u32 last, i32 lo,
+static inline u32 tiles_reaching(SHARED const row_logits *r, u32 first, u32 last, i32 lo,
                                  __local ushort *tile, __local u64 *scratch)
 {
     const u32 per_item = ((last - first) / VEC + WGS - 1) / WGS * VEC;
@@ -82,7 +83,8 @@ static inline u32 tiles_reaching(const row_logits *r, u32 first, u32 last, i32 l
  * returns their number, which is above LIST if they do not fit. The tiles that can have such a
  * token are found first; then each item reads pieces of them, and a prefix sum says where their
  * tokens go. */
-static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, i32 limit, shortlist *list)
+static inline u32 collect_tokens(SHARED const row_logits *r, i32 lo, i32 hi, i32 limit,
+                                 SHARED shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     const u32 n = max_tiles(r);
@@ -128,7 +130,7 @@ static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, i32 limit,
 
 /* Fills the list with the row's tokens of lo <= key <= hi in order of ids, of those with key lo up
  * to the id `limit`. Returns 0 if they do not fit. */
-ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, i32 limit, shortlist *list)
+CALLED int collect(SHARED const row_logits *r, i32 lo, i32 hi, i32 limit, SHARED shortlist *list)
 {
     const u32 total = collect_tokens(r, lo, hi, limit, list);
     if (total > LIST)
@@ -140,7 +142,8 @@ ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, i32 limit, shortlist *
 #if WGS == 1
 /* Raises a key that the first k tokens reach, in a row of so few max tiles that these bound little:
  * to read them some times more takes less than to collect and sort what is not needed. */
-static inline i32 raise_bound(const row_logits *r, u32 k, i32 lo, i32 max_key, __local u64 *scratch)
+static inline i32 raise_bound(SHARED const row_logits *r, u32 k, i32 lo, i32 max_key,
+                              __local u64 *scratch)
 {
     i32 hi = max_key + 1; /* fewer than k tokens reach it */
     f32 gap = 16.0f;
@@ -167,7 +170,8 @@ static inline i32 raise_bound(const row_logits *r, u32 k, i32 lo, i32 max_key, _
  * collect() serves to count, too: it is there anyway, and it ends where there are too many. Halves
  * are in turn those of the floats and of the keys, as lo may be far away. A bound by tiles is near:
  * first it is an eighth. */
-ONE_COPY i32 collect_first(const row_logits *r, u32 k, i32 lo, i32 max_key, shortlist *list)
+CALLED i32 collect_first(SHARED const row_logits *r, u32 k, i32 lo, i32 max_key,
+                         SHARED shortlist *list)
 {
 #if WGS == 1
     if (k != 0 && max_tiles(r) < min(4 * k, 256u))

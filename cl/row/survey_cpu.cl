@@ -12,7 +12,7 @@ enum {
     MASK_SOME = 1,
     MASK_NONE = 2,
 };
-static inline u32 tile_mask(const row_logits *r, u32 tile)
+static inline u32 tile_mask(SHARED const row_logits *r, u32 tile)
 {
 #if ROW
     const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
@@ -36,12 +36,12 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
 #endif
 }
 /* Returns whether a tile needs none of these checks at all. */
-static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
+static inline int tile_is_unchecked(SHARED const row_logits *r, u32 tile, u32 masked)
 {
     return tile_is_open(r, masked) && tile_is_whole(r, tile);
 }
 /* Returns the bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
-static inline u32 tile_adjusted(const row_logits *r, u32 tile)
+static inline u32 tile_adjusted(SHARED const row_logits *r, u32 tile)
 {
     IV adjusted = (IV)(0);
 #if ROW
@@ -84,7 +84,7 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
 
 /* Returns a tile's status bits. `sum` is the sum of its logits. It is NaN if one of them is NaN, if
  * +inf met -inf, or if the sum overflowed; only then the tile is read again to find out. */
-static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
+static inline u32 tile_status(SHARED const row_logits *r, u32 tile, FV sum, f32 top)
 {
     u32 flags = top == CLS_INF ? CLS_ROW_INF : 0u;
     if (ANY(sum != sum)) {
@@ -102,8 +102,8 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
  * tile's maximum. With `masked` a packed mask is applied, which must cover the tile; a branch on a
  * vector's bits would be mispredicted. The tile's vectors are stored in `kept`, unless that is
  * NULL. */
-static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key,
-                                   u32 *flags, FV *kept)
+static inline f32 unchecked_maxima(SHARED const row_logits *r, u32 tile, int masked,
+                                   __global i32 *key, u32 *flags, FV *kept)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
@@ -130,7 +130,8 @@ static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __
 
 /* Does the same for the row's last tile, where it is not whole. It loads one vector after another:
  * four at a time would compile load_checked() four times. */
-static inline f32 partial_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+static inline f32 partial_maxima(SHARED const row_logits *r, u32 tile, __global i32 *key,
+                                 u32 *flags)
 {
     const u32 n = tile_vectors(r, tile);
     FV most = (FV)(CLS_MASKED), sum = (FV)(0.0f), top = most;
@@ -149,7 +150,7 @@ static inline f32 partial_maxima(const row_logits *r, u32 tile, __global i32 *ke
     return clean(raw);
 }
 
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 adjusted,
+static inline f32 tile_maxima(SHARED const row_logits *r, u32 tile, int unchecked, u32 adjusted,
                               __global i32 *key, u32 *flags, FV *kept, int *is_kept)
 {
     return unchecked ? unchecked_maxima(r, tile, 0, key, flags, 0)
@@ -160,8 +161,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
 
 /* Does the same where masks, biases or adjustments may change any vector. The changed vectors are
  * stored in `kept`, unless that is NULL. */
-static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, __global i32 *key,
-                                 u32 *flags, FV *kept)
+static inline f32 general_maxima(SHARED const row_logits *r, u32 tile, int unchecked,
+                                 __global i32 *key, u32 *flags, FV *kept)
 {
     const u32 vectors = tile_vectors(r, tile);
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
@@ -195,7 +196,8 @@ static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, _
  * and without the adjusted tokens, and only max tiles where these differ are examined token by
  * token. Max tiles with a tiny negative maximum are examined, too, because settle() may raise an
  * adjusted token to 0. */
-static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+static inline f32 lowered_maxima(SHARED const row_logits *r, u32 tile, __global i32 *key,
+                                 u32 *flags)
 {
     FV all[CLS_MAX_TILES_PER_TILE], unadjusted[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     IV with[CLS_MAX_TILES_PER_TILE / VEC], differ = (IV)(0);
@@ -250,7 +252,7 @@ static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *ke
 
 /* *is_kept: the tile's vectors are in `kept` and are weighed from there. Loading them through masks
  * and biases again would cost as much as the first time. */
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 adjusted,
+static inline f32 tile_maxima(SHARED const row_logits *r, u32 tile, int unchecked, u32 adjusted,
                               __global i32 *key, u32 *flags, FV *kept, int *is_kept)
 {
     if (unchecked && adjusted == 0)
@@ -276,8 +278,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
 
 /* Weighs a tile while it reads the next one for its maxima, so that memory and arithmetic overlap.
  * Both tiles must be unchecked. Returns the next tile's maximum. */
-static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f32 scale, u64 *mass,
-                                 __global i32 *next_key, u32 *next_flags)
+static inline f32 weigh_and_read(SHARED const row_logits *r, u32 tile, f32 tile_max, f32 scale,
+                                 u64 *mass, __global i32 *next_key, u32 *next_flags)
 {
     const f32 fraction = split(tile_max, scale).fraction;
     weight_sum weights = {(UV)(0), (UV)(0)};
@@ -305,8 +307,8 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
 
 /* A tile's mass in its own unit. kept: the tile's vectors, or NULL. */
 #define STEP_KEPT(g) x[g] = kept[v + g];
-static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV *kept, f32 tile_max,
-                              f32 scale)
+static inline u64 survey_mass(SHARED const row_logits *r, u32 tile, int kind, const FV *kept,
+                              f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
     const u32 n = tile_vectors(r, tile);
@@ -326,8 +328,8 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
 }
 
 /* Surveys tiles first to last - 1 with one item: keys, status bits and masses. */
-ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale,
-                           const survey_out *out)
+ONE_COPY void survey_tiles(SHARED const row_logits *row, u32 first, u32 last, u32 needs_mass,
+                           f32 scale, const survey_out *out)
 {
     __global i32 *const row_key = out->key;
     __global u32 *const flags_of = out->flags;

@@ -34,7 +34,7 @@ enum {
 
 /* Returns what word w of the bitmaps says of its tile. A mask of bytes, and one that ends before
  * the tile, is looked at token by token. */
-static inline u32 word_state(const row_logits *r, u32 w)
+static inline u32 word_state(SHARED const row_logits *r, u32 w)
 {
     u32 state = r->adjustments && adjusted_word(r, w) != 0 ? STATE_ADJUSTED : 0u;
     if (!r->masked)
@@ -47,7 +47,8 @@ static inline u32 word_state(const row_logits *r, u32 w)
 
 /* Finds the states of tiles first to last - 1, a word an item: one item that reads a whole tile's
  * words would let all others wait. */
-static inline void find_tile_states(const row_logits *r, u32 first, u32 last, __local u32 *states)
+static inline void find_tile_states(SHARED const row_logits *r, u32 first, u32 last,
+                                    __local u32 *states)
 {
     const u32 tiles = last > first ? last - first : 0u;
     for (u32 n = LOCAL_ID; n < tiles; n += WGS)
@@ -70,14 +71,14 @@ static inline u32 status_in_sum(u32 flags)
 
 /* Returns how many vectors of a share have a token of the row; i is the share's first token. */
 #define SHARE_COUNT(g) n += i + SHARE_OFFSET(g) < ROW_LAST(r);
-static inline u32 share_vectors(const row_logits *r, u32 i)
+static inline u32 share_vectors(SHARED const row_logits *r, u32 i)
 {
     u32 n = 0;
     CLS_EACH_4(SHARE_COUNT)
     return n;
 }
 /* Returns whether the row has all of its tokens. */
-static inline int share_is_whole(const row_logits *r, u32 i)
+static inline int share_is_whole(SHARED const row_logits *r, u32 i)
 {
     return i >= ROW_FIRST(r) && i + SHARE_OFFSET(3) + VEC <= ROW_LAST(r);
 }
@@ -88,13 +89,13 @@ static inline int share_is_whole(const row_logits *r, u32 i)
         x[g] = lane_signs(word >> (at & 31)) < 0 ? x[g] : (FV)(CLS_MASKED); \
     }
 /* Masks the vectors of a share, by the two words of its max tile. */
-static inline void share_mask(const row_logits *r, u32 i, FV *x)
+static inline void share_mask(SHARED const row_logits *r, u32 i, FV *x)
 {
     const u32 w = i / CLS_MAX_TILE * 2, lower = mask_word(r, w), upper = mask_word(r, w + 1);
     CLS_EACH_4(SHARE_MASK)
 }
 
-static inline int share_is_adjusted(const row_logits *r, u32 i)
+static inline int share_is_adjusted(SHARED const row_logits *r, u32 i)
 {
     const u32 w = i / CLS_MAX_TILE * 2;
     return (adjusted_word(r, w) | adjusted_word(r, w + 1)) != 0;
@@ -102,7 +103,7 @@ static inline int share_is_adjusted(const row_logits *r, u32 i)
 /* Applies biases, penalties and effects to a clean share, in a loop, so that its body is compiled
  * once. It adjusts the first vector, and the four turn: one at an index that is not a constant
  * would be in memory, however it is chosen. */
-static inline void share_adjust(const row_logits *r, u32 i, f32 least, FV *x)
+static inline void share_adjust(SHARED const row_logits *r, u32 i, f32 least, FV *x)
 {
     SHORT_LOOP
     for (u32 j = 0; j < 4; j++) {
@@ -115,14 +116,14 @@ static inline void share_adjust(const row_logits *r, u32 i, f32 least, FV *x)
     }
 }
 #else
-static inline void share_mask(const row_logits *r, u32 i, FV *x) {}
-static inline int share_is_adjusted(const row_logits *r, u32 i) { return 0; }
-static inline void share_adjust(const row_logits *r, u32 i, f32 least, FV *x) {}
+static inline void share_mask(SHARED const row_logits *r, u32 i, FV *x) {}
+static inline int share_is_adjusted(SHARED const row_logits *r, u32 i) { return 0; }
+static inline void share_adjust(SHARED const row_logits *r, u32 i, f32 least, FV *x) {}
 #endif
 
 /* Loads a share with mask, bounds and dense bias; it is not cleaned. `masked`: the mask in bits
  * forbids tokens of its tile. */
-static inline void share_load(const row_logits *r, u32 i, u32 masked, FV *x)
+static inline void share_load(SHARED const row_logits *r, u32 i, u32 masked, FV *x)
 {
     if (share_is_whole(r, i) && !r->dense && !(r->masked & CLS_MASK_BYTES)) {
         share_load_raw(r, i, x);
@@ -145,7 +146,7 @@ static inline void share_load(const row_logits *r, u32 i, u32 masked, FV *x)
 /* Loads the share at token i of a tile. Returns its maximum, which is not cleaned, and its status
  * bits. Unless there is +inf or an adjusted token, its vectors stay as in memory: uncleaned they
  * weigh the same. */
-static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *status)
+static inline f32 share_read(SHARED const row_logits *r, u32 i, u32 state, FV *x, u32 *status)
 {
     FV most = (FV)(CLS_MASKED);
     u32 flags = 0;
@@ -223,8 +224,8 @@ static inline f32 tile_maximum(__local const f32 *max_tile)
  * TEAMS tiles with two barriers; that is 16 KB of float32 in groups of 256 with vectors of 4. At
  * its end the masses are still those of shares. They are added up between the barriers of the next
  * round; so there is one more round, without tiles. */
-static inline void survey_teams(const row_logits *r, u32 first, u32 last, u32 needs_mass, f32 scale,
-                                const survey_out *out, const survey_memory *at)
+static inline void survey_teams(SHARED const row_logits *r, u32 first, u32 last, u32 needs_mass,
+                                f32 scale, const survey_out *out, const survey_memory *at)
 {
     const u32 lid = LOCAL_ID, from_end = WGS - 1 - lid;
 #if ROW

@@ -5,9 +5,9 @@
 #include "row/set.cl"
 
 /* Returns a token's weight by adaptive p, from its mass. */
-static inline u32 adapted_weight(const kept_set *set, u64 mass)
+static inline u32 adapted_weight(adaptive_weights by, u64 mass)
 {
-    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->min_depth);
+    return adaptive_weight(probability_q30(mass, by.mass), by.aim, by.min_depth);
 }
 
 #define LV CAT(ulong, VEC)
@@ -84,9 +84,9 @@ static inline UV probability_v(UV w, u32 shift, u64 mass)
 
 /* adaptive_weight(). With D = d + 2^24 its d^2 / D is D - 2^25 + 2^48 / D, and the lower 32 bits of
  * 2^48 are 0. */
-static inline UV adapted_weights(const kept_set *set, UV w, u32 shift)
+CALLED_IN_LOOPS UV adapted_weights(adaptive_weights by, UV w, u32 shift)
 {
-    const UV q = probability_v(w, shift, set->mass), aim = (UV)(set->aim);
+    const UV q = probability_v(w, shift, by.mass), aim = (UV)(by.aim);
     const UV off = q > aim ? q - aim : aim - q, part = off / 96u;
     const UV d = part * 5u + (off - part * 96u) * 5u / 96u;
     const IV divisor = AS_IV(d + (1u << 24));
@@ -99,7 +99,7 @@ static inline UV adapted_weights(const kept_set *set, UV w, u32 shift)
     rest += (rest < 0) & divisor;
     quotient += (rest < 0) - (rest >= divisor);
     const UV ratio = AS_UV(divisor) - (2u << 24) + AS_UV(quotient);
-    const IV depth = TO_IV(TO_LV(ratio) * 945484u >> 20) - (i32)set->min_depth;
+    const IV depth = TO_IV(TO_LV(ratio) * 945484u >> 20) - (i32)by.min_depth;
     return weight_v(TO_FV(depth) * -0x1p-20f, 0.0f, 1.0f, 0.0f);
 }
 
@@ -110,9 +110,9 @@ typedef struct around_aim {
 } around_aim;
 
 /* Returns the least mass whose probability is above the aim. */
-static inline u64 mass_above_aim(const kept_set *set)
+static inline u64 mass_above_aim(adaptive_weights by)
 {
-    const u64 divisor = set->mass >> 10, next = (u64)set->aim + 1;
+    const u64 divisor = by.mass >> 10, next = (u64)by.aim + 1;
     return next * (divisor >> 20) + ((next * (divisor & 0xfffffu) + 0xfffffu) >> 20);
 }
 /* Returns the least weight, in a tile's unit, that has a mass; no weight is above 2^31. */
@@ -125,12 +125,12 @@ static inline u32 weight_of_mass(u64 mass, u32 shift)
 }
 
 /* Returns the least depth by adaptive p of a set. */
-static inline u32 least_depth(const kept_set *set, const around_aim *a)
+static inline u32 least_depth(adaptive_weights by, const around_aim *a)
 {
     u32 least = CLS_MAX_DEPTH;
     if (a->below != 0)
-        least = adaptive_depth(probability_q30(a->below - 1, set->mass), set->aim);
+        least = adaptive_depth(probability_q30(a->below - 1, by.mass), by.aim);
     if (a->above != ~(u64)0)
-        least = min(least, adaptive_depth(probability_q30(a->above, set->mass), set->aim));
+        least = min(least, adaptive_depth(probability_q30(a->above, by.mass), by.aim));
     return least;
 }

@@ -14,7 +14,10 @@ typedef struct survey_out {
     __global u64 *mass;
 } survey_out;
 
-static inline u32 max_tiles(const row_logits *r) { return r->tiles * CLS_MAX_TILES_PER_TILE; }
+static inline u32 max_tiles(SHARED const row_logits *r)
+{
+    return r->tiles * CLS_MAX_TILES_PER_TILE;
+}
 
 /* Returns the largest key of a mass tile, from its max tiles. */
 static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
@@ -29,14 +32,14 @@ static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 }
 
 /* Returns whether the row has all tokens of a tile. */
-static inline int tile_is_whole(const row_logits *r, u32 tile)
+static inline int tile_is_whole(SHARED const row_logits *r, u32 tile)
 {
     return tile * CLS_TILE >= ROW_FIRST(r) && (tile + 1) * CLS_TILE <= ROW_LAST(r);
 }
 /* Returns how many vectors of a tile have a token of the row: fewer than all in the last tile. In
  * larger groups an item has few vectors anyway. */
 #if WGS < 32
-static inline u32 tile_vectors(const row_logits *r, u32 tile)
+static inline u32 tile_vectors(SHARED const row_logits *r, u32 tile)
 {
     return min((u32)TILE_VECTORS, (ROW_LAST(r) - tile * CLS_TILE + VEC - 1) / VEC);
 }
@@ -46,7 +49,10 @@ static inline u32 tile_vectors(const row_logits *r, u32 tile)
 /* Returns whether a tile needs none of the checks of load_checked() where the row has its tokens:
  * nothing of it is masked, and there is no dense bias. Biases and adjustments may still change its
  * tokens. */
-static inline int tile_is_open(const row_logits *r, u32 masked) { return !masked && !r->dense; }
+static inline int tile_is_open(SHARED const row_logits *r, u32 masked)
+{
+    return !masked && !r->dense;
+}
 /* How a tile's vectors are loaded after the survey. A raw tile needs no cleaning: NaN compares
  * false and weighs nothing, above() treats subnormals right, and a tile with +inf is not raw. */
 enum {
@@ -54,7 +60,7 @@ enum {
     TILE_RAW = 1,       /* as they are in memory */
     TILE_UNCHECKED = 2, /* after clean_v(), with biases and adjustments */
 };
-static inline int kind_in_tile(const row_logits *r, u32 tile, int whole)
+static inline int kind_in_tile(SHARED const row_logits *r, u32 tile, int whole)
 {
     if (!whole || !tile_is_open(r, r->masked ? r->flags[tile] & CLS_TILE_MASKED : 0u))
         return TILE_CHECKED;
@@ -62,13 +68,13 @@ static inline int kind_in_tile(const row_logits *r, u32 tile, int whole)
         return TILE_UNCHECKED;
     return r->flags[tile] & (CLS_ROW_INF | CLS_TILE_ADJUSTED) ? TILE_UNCHECKED : TILE_RAW;
 }
-static inline int tile_kind(const row_logits *r, u32 tile)
+static inline int tile_kind(SHARED const row_logits *r, u32 tile)
 {
     return kind_in_tile(r, tile, tile_is_whole(r, tile));
 }
 /* The same for max tile m. The row may have it wholly but only a part of its mass tile, and it may
  * have no adjusted token although its mass tile has some. */
-static inline int max_tile_kind(const row_logits *r, u32 m)
+static inline int max_tile_kind(SHARED const row_logits *r, u32 m)
 {
     const u32 tile = m / CLS_MAX_TILES_PER_TILE;
     const int kind = kind_in_tile(
@@ -84,14 +90,18 @@ static inline int max_tile_kind(const row_logits *r, u32 m)
 }
 /* Returns the vector at i, of a tile of the given kind, as the chain sees it. A token that is not
  * above `least` may lack its adjustment, but stays below `least`. */
-static inline FV load_v(const row_logits *r, u32 i, int kind, f32 least)
+CALLED_IN_LOOPS FV load_not_raw(SHARED const row_logits *r, u32 i, int kind, f32 least)
 {
-    if (kind == TILE_RAW)
-        return LOAD_V(r->x, i);
     FV x = clean_v(ROW && kind == TILE_UNCHECKED ? LOAD_V(r->x, i) : load_checked(r, i));
     if (r->adjustments)
         x = adjust_vector(r, i, x, least);
-    return r->truncated ? truncate_v(r, i, x) : x;
+    return r->truncated ? truncate_v(r->cut, i, x) : x;
+}
+static inline FV load_v(SHARED const row_logits *r, u32 i, int kind, f32 least)
+{
+    if (kind == TILE_RAW)
+        return LOAD_V(r->x, i);
+    return load_not_raw(r, i, kind, least);
 }
 
 /* Stands before a loop over the vectors of a max tile. Intel's compiler for GPUs unrolls it, 16
@@ -122,7 +132,7 @@ static inline u64 summary_of(u64 a, u64 b)
     return u64_make(u64_hi(a) | u64_hi(b), (u32)max((i32)u64_lo(a), (i32)u64_lo(b)));
 }
 DEFINE_WG_REDUCE(wg_summary, u64, sg_u64, summary_of)
-static inline i32 row_summary(const row_logits *r, u32 *flags, __local u64 *scratch)
+static inline i32 row_summary(SHARED const row_logits *r, u32 *flags, __local u64 *scratch)
 {
     IV most = (IV)(CLS_KEY_NONE);
     u32 mine = 0;

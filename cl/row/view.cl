@@ -21,7 +21,7 @@ typedef struct row_logits {
     __global const logit *x;
     __global const u32 *mask;        /* the row's mask, in words or in bytes */
     __global const f32 *bias;        /* the row's dense bias, of the type that `dense` says */
-    ARGS const cls_args *args;       /* for what few rows need: kernels keep no copy of it */
+    f32 bias_factor;                 /* of the dense bias */
     __global const u32 *flags;       /* of its mass tiles; the survey sets them */
     __global const u32 *list;        /* its logit biases: see bias_row_offset() */
     i32 allowed;                     /* the offset from `list` to the bitmap of allowed ids */
@@ -106,7 +106,7 @@ static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, 
                                                      (u32)mask_row));
     else if (r->masked)
         r->mask = s->mask + wide_offset(args->mask_offset, args->mask_stride, (u32)mask_row);
-    r->args = args;
+    r->bias_factor = args->bias_factor;
     r->dense = applies && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & CLS_BIAS_KINDS : 0u;
     r->bias = s->bias;
     if (r->dense & (CLS_BIAS_F16 | CLS_BIAS_BF16))

@@ -273,6 +273,18 @@ static inline void text_pass(__global const cls_slot *slot, __global const u32 *
         t->thinking = 1 + slot->thinking_budget; /* its end is due */
 }
 
+/* Returns whether an entry may change the states of a text that it follows: all output may, and of
+ * a prompt what begins or ends the thinking. */
+static inline int text_changes(__global const cls_slot *slot, __global const u32 *lists,
+                               const text *t, u32 entry)
+{
+    const u32 id = entry & CLS_ENTRY_ID;
+    if ((entry & CLS_ENTRY_OUTPUT) || !(slot->flags & CLS_SLOT_THINKING))
+        return (entry & CLS_ENTRY_OUTPUT) != 0;
+    return t->thinking != 0 ? ends_thinking(slot, lists, t, id)
+                            : ends_with(t, id, lists + slot->thinking_start, slot->n_start);
+}
+
 /* Adds an output token to a text, by the whole group, if `active` is 1. Returns the status bits
  * with which it ends the request. */
 static inline u32 text_follow(__global const cls_slot *slot, __global const u32 *all, text *t,

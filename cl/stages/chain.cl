@@ -76,11 +76,11 @@ static inline int list_begin(row_job *w, u32 is)
     w->tokens = c->kept;
     if (is & NEEDS_MASS) {
         if (c->weighed != c->scale) {
-            list_weigh(&w->r, &w->list, w->top, c->scale);
+            list_weigh(VIEW(w), w->list, w->top, c->scale);
             c->weighed = c->scale;
         }
         if (c->truncated || !(w->slot->flags & CLS_SLOT_TOTAL))
-            w->mass = list_mass(&w->list, c->kept);
+            w->mass = list_mass(w->list, c->kept);
     }
     return 1;
 }
@@ -96,7 +96,7 @@ static inline int list_begin(row_job *w, u32 is)
  * everything compile one fold. */
 ONE_COPY void measure_set(row_job *w, u32 stage, u32 is, int needs_mass)
 {
-    shortlist *const list = &w->list;
+    SHARED shortlist *const list = w->list;
     const u32 begins = stage == CLS_STAGE_END ? 0 : needs_mass ? FOLD_MASS : FOLD_COUNT;
     u32 what = w->finds_top ? FOLD_RANGE : begins;
     f32 scale = w->scale;
@@ -104,7 +104,7 @@ ONE_COPY void measure_set(row_job *w, u32 stage, u32 is, int needs_mass)
     while (what != 0) {
         const fold q = fold_of(w->top, scale);
         u64 sum[CLS_PIVOTS];
-        fold_row(&w->r, SET_SUMS, what, &q, sum, list->scratch);
+        fold_row(VIEW(w), SET_SUMS, what, &q, sum, list->scratch);
         w->sum = sum[0];
         w->sum_of_squares = sum[1];
         if (what == FOLD_RANGE && w->finds_top) {
@@ -129,7 +129,7 @@ ONE_COPY void measure_set(row_job *w, u32 stage, u32 is, int needs_mass)
         first = stage == CLS_STAGE_MIROSTAT_1 ? CLS_MIROSTAT_RANKS : 0;
 #endif
         if ((w->tokens <= LIST || first != 0) &&
-            collect_first(&w->r, w->tokens <= LIST ? 0 : first,
+            collect_first(VIEW(w), w->tokens <= LIST ? 0 : first,
                           max(w->c.set.cut.key, CLS_KEY_NONE + 1), w->c.set.top_key,
                           list) != CLS_KEY_NONE) {
             list_sort(list);
@@ -150,8 +150,8 @@ ONE_COPY void measure_set(row_job *w, u32 stage, u32 is, int needs_mass)
  * holds too little of the row. */
 #define STAGE_RUN(number, run, bound, is) \
     if (stage == number) \
-        run(w);
-ONE_COPY int run_chain(row_job *w)
+        run(s, w);
+ONE_COPY int run_chain(const step_args *s, row_job *w)
 {
     chain_state *const c = &w->c;
     SHORT_LOOP
@@ -170,7 +170,7 @@ ONE_COPY int run_chain(row_job *w)
 #if SEARCH
         if (!w->listed && (stage != CLS_STAGE_END || w->finds_top)) {
             if (!is_first) {
-                row_truncate(&w->r, &c->set.cut);
+                row_truncate(VIEW(w), &c->set.cut);
                 w->pass.last.pivot = -1; /* the pass measured the first truncation only */
             }
             if (!is_first || !(is & BY_PASS))

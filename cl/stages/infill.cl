@@ -21,7 +21,7 @@ static inline int is_end(__global const i32 *infill, u32 n_end, i32 id)
         if ((u32)list->rank[i] < kept)
 
 /* Returns the index of an id among the list's first `kept` ranks; -1 if it is not there. */
-static inline i32 kept_index(const shortlist *list, u32 kept, i32 id)
+static inline i32 kept_index(SHARED shortlist *list, u32 kept, i32 id)
 {
     u32 lo = 0, hi = list->n;
     SHORT_LOOP
@@ -37,7 +37,7 @@ static inline i32 kept_index(const shortlist *list, u32 kept, i32 id)
 
 /* Stores for each kept token the index of the longest other one that is its prefix, or -1. These
  * take the place of the order, which is made again when the list loses tokens. */
-static inline void infill_link(shortlist *list, u32 kept, __global const i32 *prefix_of)
+static inline void infill_link(SHARED shortlist *list, u32 kept, __global const i32 *prefix_of)
 {
     EACH_KEPT(i)
     {
@@ -53,7 +53,7 @@ static inline void infill_link(shortlist *list, u32 kept, __global const i32 *pr
 /* Merges pairs of tokens of which one is a prefix of the other: the likelier one gets both masses,
  * the other one is removed. Each round merges the first pair that is left, in the order of the
  * prefix's rank and then of the other one's. */
-static inline void infill_merge(shortlist *list, u32 kept)
+static inline void infill_merge(SHARED shortlist *list, u32 kept)
 {
     const u32 none = CLS_INFILL_MAX * CLS_INFILL_MAX;
     for (u32 round = 1; round < kept; round++) {
@@ -87,7 +87,8 @@ static inline void infill_merge(shortlist *list, u32 kept)
 
 /* Removes all text tokens if the end tokens are likely; else those below a fifth of the mass, and
  * then those below the mean of what is left. Returns whether a token is left. */
-static inline int infill_ranks(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
+static inline int infill_ranks(SHARED shortlist *list, u32 kept, __global const i32 *infill,
+                               u32 n_end)
 {
     u64 ends = 0, text = 0;
     EACH_KEPT(i)
@@ -131,8 +132,8 @@ static inline int infill_ranks(shortlist *list, u32 kept, __global const i32 *in
  * logit. */
 static inline int infill_first_end(row_job *w, i32 id)
 {
-    shortlist *const list = &w->list;
-    const f32 z = load_whole(&w->r, (u32)id);
+    SHARED shortlist *const list = w->list;
+    const f32 z = load_whole(VIEW(w), (u32)id);
     if (!(z > CLS_MASKED))
         return 0;
     BARRIER();
@@ -146,7 +147,7 @@ static inline int infill_first_end(row_job *w, i32 id)
     return 1;
 }
 
-static inline void infill(row_job *w)
+static inline void infill(const step_args *s, row_job *w)
 {
     chain_state *const c = &w->c;
     w->cut = CUT_DONE;
@@ -155,15 +156,15 @@ static inline void infill(row_job *w)
         w->cut = CUT_EMPTY;
         return;
     }
-    if (infill_ranks(&w->list, c->kept, w->s->infill, w->s->args->n_end)) {
-        list_drop(&w->list, c->kept);
-    } else if (!infill_first_end(w, w->s->infill[0])) {
+    if (infill_ranks(w->list, c->kept, s->infill, s->args->n_end)) {
+        list_drop(w->list, c->kept);
+    } else if (!infill_first_end(w, s->infill[0])) {
         w->out.status |= CLS_ROW_EMPTY;
         w->cut = CUT_EMPTY;
         return;
     }
-    c->kept = w->list.n;
-    c->set.top_key = w->list.key[w->list.order[0]];
+    c->kept = w->list->n;
+    c->set.top_key = w->list->key[w->list->order[0]];
     c->weighed = 0.0f;
     c->by_ids = 1;
 }

@@ -10,7 +10,7 @@ static inline u32 ranks_to_target(const row_job *w)
 {
     if (w->counts)
         return u64_lo(max(w->target, (u64)1));
-    return list_reach(&w->list, 0, w->c.kept, 0, w->target);
+    return list_reach(w->list, 0, w->c.kept, 0, w->target);
 }
 
 /* Keeps ranks of the list, but not fewer than min_keep. A list that is not complete stays as it is
@@ -21,7 +21,7 @@ static inline void list_cut(row_job *w, u32 is)
     int inside = 1; /* the cut certainly lies inside the list */
     u32 count;
     if (w->cut == CUT_AT_KEY) {
-        count = max(list_count(&w->list, c->kept, w->key), 1u);
+        count = max(list_count(w->list, c->kept, w->key), 1u);
         inside = w->key >= c->floor || count < c->kept;
     } else {
         count = ranks_to_target(w);
@@ -40,22 +40,15 @@ static inline void locate(row_job *w, const measure *m, const interval *within, 
 {
 #if SEARCH
     if (!w->listed) {
-        locate_in_row(&w->r, m, max(w->target, (u64)1), within, w->out.pivot, w->sums, &w->list,
-                      at);
+        const f32 pivots =
+            float_of_key(w->out.pivot[CLS_PIVOTS - 1]) - float_of_key(w->out.pivot[0]);
+        locate_in_row(VIEW(w), m, max(w->target, (u64)1), within, pivots, w->sums, w->list, at);
         return;
     }
 #endif
-    const u32 i = (u32)w->list.order[min(ranks_to_target(w), w->c.kept) - 1];
-    at->key = w->list.key[i];
-    at->id = w->list.id[i];
-}
-
-/* Returns the row, cut to a set. */
-static inline row_logits row_of_set(const row_job *w, const kept_set *set)
-{
-    row_logits r = w->r;
-    row_truncate(&r, &set->cut);
-    return r;
+    const u32 i = (u32)w->list->order[min(ranks_to_target(w), w->c.kept) - 1];
+    at->key = w->list->key[i];
+    at->id = w->list->id[i];
 }
 
 /* Removes what is outside the set from the list. A row that is searched is read for its largest key
@@ -63,8 +56,7 @@ static inline row_logits row_of_set(const row_job *w, const kept_set *set)
 static inline void drop_top(row_job *w, i32 upper_before)
 {
     kept_set *const set = &w->c.set;
-    shortlist *const list = &w->list;
-    const row_logits r = row_of_set(w, set);
+    SHARED shortlist *const list = w->list;
 #if SEARCH
     w->finds_top = !w->listed;
     w->upper_before = upper_before;
@@ -73,7 +65,7 @@ static inline void drop_top(row_job *w, i32 upper_before)
 #endif
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
-        if (!(truncate_one(&r, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED))
+        if (!(truncate_one(set->cut, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED))
             list->rank[i] = RANK_REMOVED;
     list_drop(list, w->c.kept);
     w->c.kept = list->n;
@@ -82,19 +74,28 @@ static inline void drop_top(row_job *w, i32 upper_before)
 }
 
 /* Returns how many tokens lie inside the cuts. */
-static inline u32 tokens_inside(const row_job *w)
+static inline u32 tokens_inside(row_job *w)
 {
-    const row_logits r = row_of_set(w, &w->c.set);
-    const shortlist *const list = &w->list;
+    const cls_cut cut = w->c.set.cut;
+    SHARED shortlist *const list = w->list;
     u32 count = 0;
 #if SEARCH
-    if (!w->listed)
-        return tokens_above(&r, CLS_KEY_NONE, list->scratch);
+    if (!w->listed) {
+        const u32 truncated = VIEW(w)->truncated;
+        const cls_cut before = VIEW(w)->cut;
+        row_truncate(VIEW(w), &w->c.set.cut);
+        count = tokens_above(VIEW(w), CLS_KEY_NONE, list->scratch);
+        row_truncate(VIEW(w), &before);
+        if (WRITES_SHARED)
+            VIEW(w)->truncated = truncated;
+        SHARED_BARRIER();
+        return count;
+    }
 #endif
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         count += (u32)list->rank[i] < w->c.kept &&
-                 truncate_one(&r, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED;
+                 truncate_one(cut, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED;
     return wg_usum(count, list->scratch);
 }
 
@@ -107,15 +108,15 @@ static inline void begin_with_pass(row_job *w, u32 is, interval *within, cut *at
         return;
     if (w->cut == CUT_AT_KEY && !w->pass.counts) {
         at->pivot = 0; /* all four pivots are this key, so the pass alone has the masses */
-        w->list.n = 0;
+        list_end(w->list, 0);
     }
     if (w->cut != CUT_REACH || w->pass.counts != w->counts)
         return;
     SHORT_LOOP
-    for (u32 t = LOCAL_ID; t < w->r.tiles; t += WGS)
+    for (u32 t = LOCAL_ID; t < VIEW(w)->tiles; t += WGS)
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             known[p] += w->pass.by_tile[t * CLS_PIVOTS + p];
-    wg_masses(known, CLS_PIVOTS, w->list.scratch);
+    wg_masses(known, CLS_PIVOTS, w->list->scratch);
     interval_narrow(w->out.pivot, known, w->target, 1, within);
 }
 
@@ -135,19 +136,19 @@ static inline void begin_with_set(const row_job *w, const cls_cut *cut, interval
 ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
 {
     kept_set *const set = &w->c.set;
-    const kept_set before = *set;
+    const cls_cut before = set->cut;
     for (u32 attempt = 0; attempt < 2; attempt++) {
         const measure m = measure_of(w->counts, w->top, w->scale);
         cut at = {w->key, CLS_MAX_ID, -1, 0, 0, 0};
-        interval within = {CLS_KEY_NONE, before.top_key, 0, 0, -1, -1};
-        *set = before;
+        interval within = {CLS_KEY_NONE, set->top_key, 0, 0, -1, -1};
+        set->cut = before;
         if (w->cut == CUT_TOP) {
             within.lo = w->key - 1;
             within.at_lo = w->target;
         }
 #if SEARCH
         if (!is_first && !w->listed && w->cut == CUT_REACH)
-            begin_with_set(w, &before.cut, &within);
+            begin_with_set(w, &before, &within);
         w->pass.last.pivot = -1; /* the list may change */
         if (is_first && !w->listed)
             begin_with_pass(w, is, &within, &at);
@@ -184,7 +185,7 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
         w->target = w->slot->min_keep;
     }
     if (w->cut == CUT_TOP || w->cut == CUT_TYPICAL)
-        drop_top(w, before.cut.upper_key);
+        drop_top(w, before.upper_key);
 }
 #endif
 

@@ -7,4 +7,7 @@ static inline void min_p_bound(__global const cls_slot *slot, chain_bound *b)
     bound_at(b, slot, depth_key(b->top, b->scale, slot->min_p));
 }
 
-static inline void min_p(row_job *w) { at_key(w, depth_key(w->top, w->scale, w->slot->min_p)); }
+static inline void min_p(const step_args *s, row_job *w)
+{
+    at_key(w, depth_key(w->top, w->scale, w->slot->min_p));
+}

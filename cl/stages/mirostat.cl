@@ -11,7 +11,7 @@ static inline void mirostat_1_bound(__global const cls_slot *slot, chain_bound *
 #if SEARCH && LIST < CLS_MIROSTAT_RANKS
 /* Returns the k-th largest key of a row. Each round counts for four keys, so that the row is read
  * at most 14 times. */
-static inline i32 kth_key(const row_logits *r, u32 k, i32 max_key, __local u64 *scratch)
+static inline i32 kth_key(SHARED const row_logits *r, u32 k, i32 max_key, __local u64 *scratch)
 {
     interval b = {CLS_KEY_NONE, max_key, 0, 0, -1, -1};
     SHORT_LOOP
@@ -36,7 +36,7 @@ static inline u64 mirostat_term(const row_job *w, u32 i, f32 z, f32 next)
 /* The first version estimates the exponent of Zipf's law from the first ranks, and keeps as many
  * tokens as have that surprisal by the law. The list has these ranks even where the row is
  * searched: see measure_set(). A list that is too short for them is not used. */
-static inline void mirostat_1(row_job *w)
+static inline void mirostat_1(const step_args *s, row_job *w)
 {
     const u32 ranks = min(w->tokens, (u32)CLS_MIROSTAT_RANKS);
     u64 terms = 0, squares = 0;
@@ -50,18 +50,18 @@ static inline void mirostat_1(row_job *w)
     }
     if (ranks <= LIST) {
         for (u32 i = LOCAL_ID; i < ranks - 1; i += WGS)
-            terms += mirostat_term(w, i, rank_logit(&w->list, i), rank_logit(&w->list, i + 1));
-        terms = wg_mass(terms, w->list.scratch);
+            terms += mirostat_term(w, i, rank_logit(w->list, i), rank_logit(w->list, i + 1));
+        terms = wg_mass(terms, w->list->scratch);
     }
 #if SEARCH && LIST < CLS_MIROSTAT_RANKS
     i32 key = w->c.set.top_key;
     for (u32 i = 0; ranks > LIST && i < ranks - 1; i++) {
-        const i32 next = kth_key(&w->r, i + 2, key, w->list.scratch);
+        const i32 next = kth_key(VIEW(w), i + 2, key, w->list->scratch);
         terms += mirostat_term(w, i, float_of_key(key), float_of_key(next));
         key = next;
     }
 #endif
-    reach(w, 1, mirostat_count(terms, squares, w->slot->adaptive.mu, w->r.vocab));
+    reach(w, 1, mirostat_count(terms, squares, w->slot->adaptive.mu, VIEW(w)->vocab));
 }
 
 /* Returns the key down to which the second version keeps tokens: the first one's, if even that has
@@ -82,7 +82,7 @@ static inline void mirostat_2_bound(__global const cls_slot *slot, chain_bound *
     }
 }
 
-static inline void mirostat_2(row_job *w)
+static inline void mirostat_2(const step_args *s, row_job *w)
 {
     const i32 key = mirostat_2_key(w->slot, w->mass, w->top, w->scale);
     if (key == CLS_KEY_INF)

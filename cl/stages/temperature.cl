@@ -4,7 +4,7 @@
 #include "row/job.cl"
 
 /* Keeps the first token only where the temperature is nearly 0. */
-static inline void dynamic_temperature_of(row_job *w)
+static inline void dynamic_temperature_of(const step_args *s, row_job *w)
 {
     f32 t = 1.0f;
     if (w->tokens > 1)

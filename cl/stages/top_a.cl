@@ -15,4 +15,7 @@ static inline void top_a_bound(__global const cls_slot *slot, chain_bound *b)
         bound_at(b, slot, top_a_key(slot, b->total, b->top, b->scale));
 }
 
-static inline void top_a(row_job *w) { at_key(w, top_a_key(w->slot, w->mass, w->top, w->scale)); }
+static inline void top_a(const step_args *s, row_job *w)
+{
+    at_key(w, top_a_key(w->slot, w->mass, w->top, w->scale));
+}

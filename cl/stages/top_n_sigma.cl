@@ -2,7 +2,7 @@
 /* top-n-sigma: keeps the tokens at most n standard deviations of the logits below their maximum. */
 #include "row/job.cl"
 
-static inline void top_n_sigma(row_job *w)
+static inline void top_n_sigma(const step_args *s, row_job *w)
 {
     const f32 range = w->top - need_least(w);
     u64 sum[2];

@@ -16,7 +16,7 @@ static inline u32 row_top_p(__global const cls_slot *slot)
  * the max tiles that reach it have the target mass already; CLS_KEY_NONE if all of them together do
  * not. It is computed in floats, because the list made with it is checked with exact masses.
  * `weights` has room for a float for each max tile. */
-ONE_COPY i32 maxima_bound(const row_logits *r, f32 row_max, f32 scale, u64 target,
+ONE_COPY i32 maxima_bound(SHARED const row_logits *r, f32 row_max, f32 scale, u64 target,
                           __global f32 *weights, __local u64 *scratch)
 {
     const u32 n = max_tiles(r);
@@ -53,7 +53,7 @@ static inline void top_p_bound(__global const cls_slot *slot, chain_bound *b)
     b->goes_on = b->first;
 }
 
-static inline void top_p(row_job *w)
+static inline void top_p(const step_args *s, row_job *w)
 {
     w->out.total = w->mass;
     w->out.target = top_p_target(w->mass, row_top_p(w->slot));

@@ -4,7 +4,7 @@
  * the lower keys before the higher. */
 #include "row/job.cl"
 
-static inline void typical_p(row_job *w)
+static inline void typical_p(const step_args *s, row_job *w)
 {
     w->cut = CUT_TYPICAL;
     w->counts = 0;

@@ -5,16 +5,16 @@
 #include "row/random.cl"
 
 /* Returns whether XTC cuts the row: a uniform draw decides. */
-static inline int xtc_cuts(const row_job *w)
+static inline int xtc_cuts(const step_args *s, const row_job *w)
 {
-    return u64_hi(row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 <
+    return u64_hi(row_bits(s, CLS_PURPOSE_XTC, slot_of(s, w->slot_index), w->row)) >> 1 <
            w->slot->xtc;
 }
 
-static inline void xtc(row_job *w)
+static inline void xtc(const step_args *s, row_job *w)
 {
     const u32 size = mass_q20(w->mass, w->top, w->scale);
-    if (!xtc_cuts(w) || w->slot->xtc_depth < size)
+    if (!xtc_cuts(s, w) || w->slot->xtc_depth < size)
         return;
     const i32 key = depth_q20_key(w->top, w->scale, w->slot->xtc_depth - size);
     const u32 count = need_count(w, key);

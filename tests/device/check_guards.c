@@ -14,7 +14,7 @@ enum { TILES = 3, MAX_TILES = TILES * CLS_MAX_TILES_PER_TILE, RESULTS = 3 };
  * leads far outside if it is taken for an index. */
 static const char source[] =
     "#define BEGIN \\\n"
-    "    SHORTLIST(list); \\\n"
+    "    SHORTLIST(list) \\\n"
     "    row_job w; \\\n"
     "    w.r.x = (__global const logit *)x; \\\n"
     "    w.r.flags = flags; \\\n"
@@ -22,7 +22,7 @@ static const char source[] =
     "    w.r.tiles = 3; \\\n"
     "    w.r.vocab = 3 * CLS_TILE; \\\n"
     "    w.r.wide = w.r.masked = w.r.dense = w.r.adjustments = w.r.truncated = 0; \\\n"
-    "    w.list = list; \\\n"
+    "    w.list = &list; \\\n"
     "    w.listed = 1; \\\n"
     "    for (u32 i = LOCAL_ID; i < LIST; i += WGS) \\\n"
     "        list.order[i] = list.rank[i] = 0x40000000; \\\n"

@@ -34,7 +34,7 @@ cat >"$dir/table" <<'END'
 2@top-a@return mass_q20(mass, top, scale) + a + 8;@return mass_q20(mass, top, scale) / 2 + a + 8;
 2@top-n-sigma@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@w->mean = mean_depth_q20(@w->mean = 1000000u + mean_depth_q20(
-2@XTC@row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 <@row_bits(w->s, CLS_PURPOSE_XTC, slot_of(w->s, w->slot_index), w->row)) >> 1 >=
+2@XTC@row_bits(s, CLS_PURPOSE_XTC, slot_of(s, w->slot_index), w->row)) >> 1 <@row_bits(s, CLS_PURPOSE_XTC, slot_of(s, w->slot_index), w->row)) >> 1 >=
 2@logprobs@report_raw(&r, max_key, total, &t);@report_raw(&r, max_key, total / 2, &t);
 2@forced tokens@found |= (u32)(loop * repeats <= all);@found |= (u32)(loop * repeats > all);
 2@verify: standard@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), p, q);@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), q, p);
@@ -47,7 +47,7 @@ cat >"$dir/table" <<'END'
 3@verify: typical@whole < max(args->epsilon, args->delta + entropy);@whole > max(args->epsilon, args->delta + entropy);
 3@verify: match@ended = text_follow(slot, s->lists, &t, (u32)token, 1, v->scratch);@ended = 1u;
 4@top-k@reach(w, 1, (u32)w->slot->top_k);@reach(w, 1, (u32)w->slot->top_k + 1);
-4@top-p@return list_reach(&w->list, 0, w->c.kept, 0, w->target);@return 1 + list_reach(&w->list, 0, w->c.kept, 0, w->target);
+4@top-p@return list_reach(w->list, 0, w->c.kept, 0, w->target);@return 1 + list_reach(w->list, 0, w->c.kept, 0, w->target);
 4@search@list_reach(list, 0, list->n, base, target) : list->n + 1;@1 + list_reach(list, 0, list->n, base, target) : list->n + 1;
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = *drawn - sum;@rest = (*drawn - sum) >> 1;
