@@ -58,6 +58,33 @@ static inline row_logits row_of_set(const row_job *w, const kept_set *set)
     return r;
 }
 
+#if CHAIN == 2
+/* Returns the key of a token of the set; CLS_KEY_NONE if the set does not have it. */
+static inline i32 key_in_set(const row_job *w, u32 id)
+{
+#if SEARCH
+    if (!w->listed)
+        return key_of(load_one(&w->r, id));
+#endif
+    const i32 i = kept_index(&w->list, w->c.kept, (i32)id);
+    return i >= 0 ? w->list.key[i] : CLS_KEY_NONE;
+}
+
+/* Returns whether the set has a token before another one in order that XTC must not remove. */
+static inline int has_exempt_before(const row_job *w, const cut *at)
+{
+    __global const u32 *const exempt =
+        lists_of(w->s, slot_of(w->s, w->slot_index)) + w->slot->xtc_exempt;
+    u32 found = 0;
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < w->slot->n_xtc_exempt; i += WGS) {
+        const i32 key = key_in_set(w, exempt[i]);
+        found |= (u32)(key > at->key || (key == at->key && (i32)exempt[i] < at->id));
+    }
+    return wg_uor(found, w->list.scratch) != 0;
+}
+#endif
+
 /* Removes what is outside the set from the list. A row that is searched is read for its largest key
  * before the next stage: see measure_set(). */
 static inline void drop_top(row_job *w, i32 upper_before)
@@ -163,6 +190,10 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
 #endif
             locate(w, &m, &within, &at);
         }
+#if CHAIN == 2
+        if (w->cut == CUT_TOP && has_exempt_before(w, &at))
+            return;
+#endif
         if (w->cut == CUT_TOP) {
             upper_cut(set, at.key);
             set->cut.upper_first = at.id;

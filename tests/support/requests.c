@@ -65,6 +65,8 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
     b->params[row].penalty_exempt_ids.ids =
         own_list(b, p->penalty_exempt_ids.ids,
                  p->penalty_exempt_ids.count * sizeof *p->penalty_exempt_ids.ids);
+    b->params[row].xtc_exempt_ids.ids =
+        own_list(b, p->xtc_exempt_ids.ids, p->xtc_exempt_ids.count * sizeof *p->xtc_exempt_ids.ids);
     b->params[row].dry_breakers.sequences =
         own_sequences(b, p->dry_breakers.sequences, p->dry_breakers.count);
     b->params[row].bad_words.sequences =
