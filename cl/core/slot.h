@@ -114,6 +114,7 @@ typedef struct cls_slot {
                                    the breakers are, sorted by the last id but one */
     u32 ngram_exempt, n_ngram_exempt; /* in the lists: n ids, ascending, which n-grams do not ban */
     u32 spared, n_spared;             /* in the lists: n ids, ascending, without penalties */
+    u32 xtc_exempt, n_xtc_exempt;     /* in the lists: n ids, ascending, that XTC does not remove */
     u32 min_tokens;
     u32 thinking_start, n_start; /* of the thinking budget, in the lists: the ids that begin the
                                     thinking (n = 0: it begins with the request), */
@@ -133,7 +134,7 @@ typedef struct cls_slot {
     cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */
     u32 answer; /* in the lists: a cls_slot with the parameters of rows outside the thinking, of
                    which chain and penalties count (row_rules()); 0: there is none */
-    u32 reserved[3];
+    u32 reserved[1];
 } cls_slot;
 typedef char cls_slot_size[sizeof(cls_slot) % 128 == 0 ? 1 : -1];
 

@@ -261,6 +261,21 @@ static inline f32 rank_logit(SHARED shortlist *list, u32 rank)
     return float_of_key(list->key[list->order[rank]]);
 }
 
+/* Returns the index of an id among the list's first `kept` ranks; -1 if it is not there. */
+static inline i32 kept_index(SHARED shortlist *list, u32 kept, i32 id)
+{
+    u32 lo = 0, hi = list->n;
+    SHORT_LOOP
+    while (lo < hi) {
+        const u32 mid = (lo + hi) / 2;
+        if (list->id[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < list->n && list->id[lo] == id && (u32)list->rank[lo] < kept ? (i32)lo : -1;
+}
+
 /* ------------------------------------------------------------------- removing tokens */
 
 #define RANK_REMOVED 0x7fffffff /* the rank of a token that list_drop() drops */

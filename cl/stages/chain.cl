@@ -188,6 +188,6 @@ ONE_COPY int run_chain(const step_args *s, row_job *w)
             return 0;
         if (w->cut == CUT_EMPTY)
             return 1;
-        make_cut(w, is, is_first);
+        make_cut(s, w, is, is_first);
     }
 }

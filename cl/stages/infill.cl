@@ -20,21 +20,6 @@ static inline int is_end(__global const i32 *infill, u32 n_end, i32 id)
     for (u32 i = LOCAL_ID; i < list->n; i += WGS) \
         if ((u32)list->rank[i] < kept)
 
-/* Returns the index of an id among the list's first `kept` ranks; -1 if it is not there. */
-static inline i32 kept_index(SHARED shortlist *list, u32 kept, i32 id)
-{
-    u32 lo = 0, hi = list->n;
-    SHORT_LOOP
-    while (lo < hi) {
-        const u32 mid = (lo + hi) / 2;
-        if (list->id[mid] < id)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < list->n && list->id[lo] == id && (u32)list->rank[lo] < kept ? (i32)lo : -1;
-}
-
 /* Stores for each kept token the index of the longest other one that is its prefix, or -1. These
  * take the place of the order, which is made again when the list loses tokens. */
 static inline void infill_link(SHARED shortlist *list, u32 kept, __global const i32 *prefix_of)

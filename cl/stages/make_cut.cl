@@ -51,6 +51,33 @@ static inline void locate(row_job *w, const measure *m, const interval *within, 
     at->id = w->list->id[i];
 }
 
+#if CHAIN == 2
+/* Returns the key of a token of the set; CLS_KEY_NONE if the set does not have it. */
+static inline i32 key_in_set(const row_job *w, u32 id)
+{
+#if SEARCH
+    if (!w->listed)
+        return key_of(load_one(VIEW(w), id));
+#endif
+    const i32 i = kept_index(w->list, w->c.kept, (i32)id);
+    return i >= 0 ? w->list->key[i] : CLS_KEY_NONE;
+}
+
+/* Returns whether the set has a token before another one in order that XTC must not remove. */
+static inline int has_exempt_before(const step_args *s, const row_job *w, const cut *at)
+{
+    __global const u32 *const exempt =
+        lists_of(s, slot_of(s, w->slot_index)) + w->slot->xtc_exempt;
+    u32 found = 0;
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < w->slot->n_xtc_exempt; i += WGS) {
+        const i32 key = key_in_set(w, exempt[i]);
+        found |= (u32)(key > at->key || (key == at->key && (i32)exempt[i] < at->id));
+    }
+    return wg_uor(found, w->list->scratch) != 0;
+}
+#endif
+
 /* Removes what is outside the set from the list. A row that is searched is read for its largest key
  * before the next stage: see measure_set(). */
 static inline void drop_top(row_job *w, i32 upper_before)
@@ -133,7 +160,7 @@ static inline void begin_with_set(const row_job *w, const cls_cut *cut, interval
 
 /* Makes the cut in the set. If too few tokens are left, it keeps as many as min_keep says, in the
  * stage's own order. */
-ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
+ONE_COPY void set_cut(const step_args *s, row_job *w, u32 is, int is_first)
 {
     kept_set *const set = &w->c.set;
     const cls_cut before = set->cut;
@@ -164,6 +191,10 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
 #endif
             locate(w, &m, &within, &at);
         }
+#if CHAIN == 2
+        if (w->cut == CUT_TOP && has_exempt_before(s, w, &at))
+            return;
+#endif
         if (w->cut == CUT_TOP) {
             upper_cut(set, at.key);
             set->cut.upper_first = at.id;
@@ -189,12 +220,12 @@ ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
 }
 #endif
 
-static inline void make_cut(row_job *w, u32 is, int is_first)
+static inline void make_cut(const step_args *s, row_job *w, u32 is, int is_first)
 {
     if (LISTED(w) && (w->cut == CUT_AT_KEY || w->cut == CUT_REACH))
         list_cut(w, is);
 #if SEARCH || CHAIN == 2
     else if (w->cut != CUT_NOTHING && w->cut != CUT_DONE)
-        set_cut(w, is, is_first);
+        set_cut(s, w, is, is_first);
 #endif
 }

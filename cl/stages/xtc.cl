@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* XTC: removes the tokens that are at least as likely as a threshold, except the least likely of
- * them. */
+ * them. If the request exempts one of those that it removes, it removes none: see
+ * has_exempt_before() in make_cut.cl. */
 #include "row/job.cl"
 #include "row/random.cl"
 

@@ -199,6 +199,7 @@ static void set_params(cls_params *p, int kind)
         p->ngram_exempt_ids = (cls_ids){exempt, 1};
         p->presence_penalty = 0.5f;
         p->penalty_exempt_ids = (cls_ids){exempt, 2};
+        p->xtc_exempt_ids = (cls_ids){exempt, 1};
         p->allowed_ids = (cls_ids){allowed, 13};
         p->thinking_start = (cls_ids){thinking, 1};
         p->thinking_ends = (cls_sequences){bad_words, 1};
@@ -360,6 +361,7 @@ static void check_arrays(clsample_llama *shared)
     given.bad_words.sequences = &bad_word;
     given.dry_breakers.sequences = breakers;
     given.ngram_exempt_ids.ids = given.penalty_exempt_ids.ids = exempt;
+    given.xtc_exempt_ids.ids = exempt;
     given.thinking_start.ids = thinking;
     given.thinking_ends.sequences = &last;
     given.thinking_forced.ids = forced;

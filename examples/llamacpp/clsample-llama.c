@@ -396,6 +396,7 @@ static void free_arrays(cls_params *params)
     free((void *)params->allowed_ids.ids);
     free((void *)params->ngram_exempt_ids.ids);
     free((void *)params->penalty_exempt_ids.ids);
+    free((void *)params->xtc_exempt_ids.ids);
     free((void *)params->dry_breakers.sequences);
     free((void *)params->bad_words.sequences);
     free((void *)params->thinking_start.ids);
@@ -449,9 +450,11 @@ static bool copy_arrays(cls_params *p)
     const bool allowed = copy_ids(&p->allowed_ids.ids, p->allowed_ids.count);
     const bool exempt = copy_ids(&p->ngram_exempt_ids.ids, p->ngram_exempt_ids.count);
     const bool spared = copy_ids(&p->penalty_exempt_ids.ids, p->penalty_exempt_ids.count);
+    const bool kept = copy_ids(&p->xtc_exempt_ids.ids, p->xtc_exempt_ids.count);
     const bool start = copy_ids(&p->thinking_start.ids, p->thinking_start.count);
     const bool forced = copy_ids(&p->thinking_forced.ids, p->thinking_forced.count);
-    return allowed && exempt && spared && start && forced && phases == (p->post_thinking != NULL) &&
+    return allowed && exempt && spared && kept && start && forced &&
+           phases == (p->post_thinking != NULL) &&
            (p->logit_bias.biases != NULL || p->logit_bias.count == 0) &&
            (p->dry_breakers.sequences != NULL || p->dry_breakers.count == 0) &&
            (p->bad_words.sequences != NULL || p->bad_words.count == 0) &&

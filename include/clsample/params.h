@@ -83,6 +83,10 @@ typedef struct cls_params {
      * list has effect at once. */
     cls_ids penalty_exempt_ids;
 
+    /* Ids that XTC does not remove, any number of them: newlines and ends of text. Where it would
+     * remove one of them, it removes no token. (text-generation-webui's rule) */
+    cls_ids xtc_exempt_ids;
+
     /* The chain of CLS_CHAIN_CUSTOM: each stage at most once, ended by CLS_STAGE_END or by the end
      * of the array. A stage whose parameter is set must occur. Other chains: empty (default). */
     uint8_t stages[CLS_CHAIN_LENGTH];

@@ -209,6 +209,9 @@
     X(p, ids, penalty_exempt_ids, (62, 0, sorted, AT(n_spared), AT(spared)), \
       "penalty-exempt-id", "IDS", "penalty_exempt_ids", \
       "tokens, separated by commas, without repetition, frequency and presence penalty") \
+    X(p, ids, xtc_exempt_ids, (63, 0, sorted, AT(n_xtc_exempt), AT(xtc_exempt)), \
+      "xtc-exempt-id", "IDS", "xtc_exempt_ids", \
+      "tokens, separated by commas: XTC removes none where it would remove one of these") \
     X(p, sequences, dry_breakers, \
       (41, 0, dry, NONE, AT(dry)), \
       "dry-sequence-breaker", "IDS", "dry_sequence_breakers", \

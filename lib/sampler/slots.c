@@ -129,6 +129,8 @@ static cls_status add_answer(const cls_sampler *s, cls_checked_params *p)
     p->answer.bias = p->slot.bias; /* kernels find the spared ids by both offsets */
     p->answer.spared = p->slot.spared;
     p->answer.n_spared = p->slot.n_spared;
+    p->answer.xtc_exempt = p->slot.xtc_exempt;
+    p->answer.n_xtc_exempt = p->slot.n_xtc_exempt;
     p->answer.flags |= (p->slot.flags & by_lists) | long_top_k(s, &p->answer);
     uint32_t *const words = realloc(p->words, ((size_t)p->n_words + n) * sizeof *words);
     if (words == NULL)

@@ -113,6 +113,10 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_XTC, ROW_TEXT, 0, 0, "XTC 1", ANY, {F(xtc_probability, 1), F(xtc_threshold, .0625)}},
     {ST_XTC, ROW_TEXT, 0, 0, "XTC .5 of top-k 9",
      PROOF(V(TOKEN_3)), {F(xtc_probability, .5), F(xtc_threshold, .0625), I(top_k, 9)}},
+    {ST_XTC, ROW_TEXT, WITH_EXEMPT, 0, "XTC 1, exempt ids", ANY,
+     {F(xtc_probability, 1), F(xtc_threshold, .03125), I(top_k, 9)}},
+    {ST_XTC, ROW_TEXT, WITH_EXEMPT, 0, "XTC 1, exempt ids, searched", ANY,
+     {F(xtc_probability, 1), F(xtc_threshold, .03125)}},
     {ST_P_LESS, ROW_PEAKED, 0, 0, "p-less of a peak", ANY, {I(p_less, 1)}},
     {ST_P_LESS, ROW_TEXT, 0, 0, "p-less", ANY, {I(p_less, 1)}},
     {ST_P_LESS, ROW_TEXT, 0, 0, "p-less of top-k 20", ANY, {I(p_less, 1), I(top_k, 20)}},
@@ -329,7 +333,7 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params p[2])
     if (c->with & WITH_BREAKERS)
         p->dry_breakers = (cls_sequences)LIST(breakers);
     if (c->with & WITH_EXEMPT)
-        p->ngram_exempt_ids = p->penalty_exempt_ids = (cls_ids)LIST(exempt);
+        p->ngram_exempt_ids = p->penalty_exempt_ids = p->xtc_exempt_ids = (cls_ids)LIST(exempt);
     if (c->with & WITH_BAD_WORDS)
         p->bad_words = (cls_sequences)LIST(bad_words);
     if (c->with & WITH_ALLOWED)

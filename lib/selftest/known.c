@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Made by tests/device/check_selftest --write: known answers of lib/selftest/cases.c.
- * A change that nobody meant is an error of the library or of its compiler. */
+/* Made by tests/device/check_selftest --write: known answers of
+ * lib/selftest/cases.c. A change that nobody meant is an error of the library
+ * or of its compiler. */
 #include "selftest/selftest.h"
 
 const cls_selftest_known cls_selftest_table[] = {
@@ -37,6 +38,7 @@ const cls_selftest_known cls_selftest_table[] = {
     {4, 0x4cc4b823u},    {7, 0xca6e7b37u},    {30, 0x836edf46u},   {22, 0x9d036338u},
     {7, 0xd5d38fa7u},    {18, 0xf2adca43u},   {25, 0xc395c598u},   {14, 0x3918fa55u},
     {27, 0xe5f168bcu},   {18, 0x9f7239a5u},   {8, 0xbda628d1u},    {8, 0x2c095544u},
+    {30, 0x05aa02d9u},   {22, 0x7487c569u},   {14, 0x6b969708u},   {31, 0x4e568748u},
     {4622, 0x7a6d94e4u}, {4622, 0x59522554u}, {5, 0xc3d3268fu},    {9, 0x9c0c6e69u},
     {26, 0x45df5896u},   {29, 0x592cf275u},   {11, 0xecea185du},   {6, 0xac35040du},
     {4000, 0x59d85caeu}, {4000, 0x2a12ee71u}, {3, 0xac20b25fu},    {3, 0x350aeb71u},

@@ -14,7 +14,7 @@
 #define SELFTEST_VOCAB 5003u
 /* The longest row of a proof. */
 #define SELFTEST_MOST_VOCAB (CLS_MOST_TILES_PER_GROUP * CLS_TILE + 28u)
-#define SELFTEST_MOST_CASES 138
+#define SELFTEST_MOST_CASES 144
 #define SELFTEST_STEPS 2 /* steps of every case */
 #define SELFTEST_HISTORY 32
 #define SELFTEST_CHANGE 4 /* tokens of a change: texts take several rounds on the device */

@@ -431,6 +431,8 @@ same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_
 
 same_as '{"presence_penalty":3,"penalty_exempt_ids":[3,4]}' \
     --presence-penalty 3 --penalty-exempt-id 3,4
+same_as '{"xtc_probability":1,"xtc_threshold":0.01,"xtc_exempt_ids":[3,4]}' \
+    --xtc-probability 1 --xtc-threshold 0.01 --xtc-exempt-id 3,4
 same_as '{"no_repeat_ngram":1,"ngram_window":3,"ngram_output_only":true,"ngram_exempt_ids":[3,4]}' \
     --no-repeat-ngram-size 1 --ngram-window 3 --ngram-output-only --ngram-exempt-id 3,4
 same_as '{"top_k":5,"thinking_ends":[[3]],"relaxed_top_k":4,"relaxed_delta":0.5}' \

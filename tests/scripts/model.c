@@ -351,6 +351,7 @@ static void take_phase(cls_params *p, const cls_params *second)
     s.ngram_output_only = p->ngram_output_only;
     s.ngram_exempt_ids = p->ngram_exempt_ids;
     s.penalty_exempt_ids = p->penalty_exempt_ids;
+    s.xtc_exempt_ids = p->xtc_exempt_ids;
     s.bad_words = p->bad_words;
     s.logit_bias = p->logit_bias;
     s.allowed_ids = p->allowed_ids;

@@ -207,25 +207,37 @@ static uint32_t coin(const one_row *row)
     return c[1] >> 1;
 }
 
+static int is_exempt(const cls_ids *exempt, int32_t id)
+{
+    uint32_t i = 0;
+    while (i < exempt->count && exempt->ids[i] != id)
+        i++;
+    return i < exempt->count;
+}
+
 static void xtc(oracle_set *s, const oracle *o, const one_row *row, uint32_t fewest)
 {
     const double depth = at_most(-log2((double)o->params->xtc_threshold) - log2(s->total));
     const uint32_t chance = (uint32_t)((double)o->params->xtc_probability * 2147483648.0 + 0.5);
-    uint32_t count[3] = {0, 0, 0}, drop[3];
+    uint32_t count[3] = {0, 0, 0}, least = UINT32_MAX, most = 0, exempt = 0;
     keep_first(s, s->n, s->n, s->n);
     if (coin(row) >= chance)
         return;
+    while (exempt < s->n && !is_exempt(&o->params->xtc_exempt_ids, id_at(o, s, exempt)))
+        exempt++;
     for (uint32_t i = 0; i < s->n; i++)
         for (int side = 0; side < 3; side++)
             count[side] +=
                 s->depth[i] <= depth + (side - 1) * (BITS_ERROR + depth_error(o, s->depth[i]));
-    for (int side = 0; side < 3; side++)
-        drop[side] = count[side] >= 2 && s->n - (count[side] - 1) >= fewest ? count[side] - 1 : 0;
-    for (uint32_t i = 0; i < drop[1]; i++)
-        s->verdict[i] = ORACLE_OUT;
-    /* If removing this many tokens leaves too few, none is removed. */
-    const uint32_t none = drop[2] == 0 && count[2] > count[0];
-    for (uint32_t i = none ? 0 : drop[0]; i < (none ? s->n : drop[2]); i++)
+    /* If removing some leaves too few, or if an exempt one is among them, none is removed. */
+    for (uint32_t n = count[0]; n <= count[2]; n++) {
+        const uint32_t drop = n >= 2 && s->n - (n - 1) >= fewest && n - 1 <= exempt ? n - 1 : 0;
+        least = drop < least ? drop : least;
+        most = drop > most ? drop : most;
+        for (uint32_t i = 0; i < drop && n == count[1]; i++)
+            s->verdict[i] = ORACLE_OUT;
+    }
+    for (uint32_t i = least; i < most; i++)
         s->verdict[i] |= ORACLE_EITHER;
 }
 
