@@ -66,8 +66,7 @@ static inline i32 key_in_set(const row_job *w, u32 id)
 /* Returns whether the set has a token before another one in order that XTC must not remove. */
 static inline int has_exempt_before(const step_args *s, const row_job *w, const cut *at)
 {
-    __global const u32 *const exempt =
-        lists_of(s, slot_of(s, w->slot_index)) + w->slot->xtc_exempt;
+    __global const u32 *const exempt = lists_of(s, slot_of(s, w->slot_index)) + w->slot->xtc_exempt;
     u32 found = 0;
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < w->slot->n_xtc_exempt; i += WGS) {
