@@ -80,7 +80,7 @@ cls_status cls_queue_check(cl_context context, cl_device_id device, cl_command_q
                            int *in_order);
 
 /* Fails unless each event belongs to the context and has not ended with an error. Some drivers run
- * commands that wait for a failed event, others never do (doc/reliability.md). */
+ * commands that wait for a failed event, others never do. */
 cls_status cls_wait_check(cl_context context, cl_uint n_wait, const cl_event *wait);
 
 /* ----------------------------------------------------------------- uploads */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Saves and loads slots. The table of doc/design.md, "Saved slots", defines every value of the
+/* Saves and loads slots. The list of doc/design.md, "Saved slots", defines every value of the
  * format by the calls alone, so that a device and the host save the same bytes. Loading checks
  * every value, since the bytes may come from anywhere. */
 #include "sampler/sampler.h"

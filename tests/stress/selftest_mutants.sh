@@ -52,7 +52,7 @@ cat >"$dir/table" <<'END'
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = *drawn - sum;@rest = (*drawn - sum) >> 1;
 5@shards@m->z[id] = float_of_key(key);@m->z[id ^ 1] = float_of_key(key);
-5@XTC@return wg_uor(found, w->list.scratch) != 0;@return 0;
+5@XTC@return wg_uor(found, w->list->scratch) != 0;@return 0;
 5@report@set.cut = out->cut;@set.cut = out->cut; t->set.cut.key += 4096;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));
