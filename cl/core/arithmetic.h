@@ -70,19 +70,19 @@ CLS_INLINE f32 settle(f32 x)
     return magnitude < 0x03800000 ? 0.0f : x;
 }
 
-/* Applies the penalties to one token that occurs. `count` is how often it counts for frequency and
- * presence. */
-CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 frequency,
-                        f32 presence)
+/* Applies the penalties to one token: repetition if it occurs, frequency by how often it counts,
+ * presence if it is present, each in its window. */
+CLS_INLINE f32 penalize_each(f32 x, int occurs, u32 count, int present, f32 repetition,
+                             f32 reciprocal, f32 frequency, f32 presence)
 {
     const f32 often = frequency * (f32)count;
     if (!(x > CLS_MASKED))
         return x;
-    x = settle(x * (x > 0.0f ? reciprocal : repetition));
-    if (count == 0)
-        return x;
-    x = settle(x - often);
-    return settle(x - presence);
+    if (occurs)
+        x = settle(x * (x > 0.0f ? reciprocal : repetition));
+    if (count != 0)
+        x = settle(x - often);
+    return present ? settle(x - presence) : x;
 }
 
 /* Adds a logit bias; a bias of -inf bans the token. */

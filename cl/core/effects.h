@@ -10,6 +10,7 @@
 #ifndef CLS_EFFECTS_H
 #define CLS_EFFECTS_H
 
+#include "core/slot.h"
 #include "core/state.h"
 
 CLS_INLINE u32 effects_banned(u32 vocab) { return state_bitmap(vocab); }
@@ -41,11 +42,11 @@ typedef struct cls_row_text {
     u32 reserved[10];
 } cls_row_text;
 
-/* Behind these a cls_row_text, and where rows follow drafts: the drafts as entries; the patches,
- * which are tokens whose counts the drafts change, with their new counts; and the starts of the
- * chains of patches. */
+/* Behind these a cls_row_text, and where rows follow drafts or penalties have windows of their own:
+ * the drafts as entries; the patches, which are tokens whose counts the drafts change, or that lie
+ * in the short windows, with their new counts; and the starts of the chains of patches. */
 #define CLS_MAX_DRAFTS 128
-#define CLS_PATCH_IN_CONTEXT 0x80000000u
+#define CLS_MAX_PATCHES (2 * CLS_MAX_DRAFTS + CLS_MAX_OWN_WINDOW)
 #define CLS_PATCH_BUCKETS 256 /* chains of patches, by id */
 CLS_INLINE u32 effects_drafts(u32 vocab, u32 layout)
 {
@@ -54,7 +55,7 @@ CLS_INLINE u32 effects_drafts(u32 vocab, u32 layout)
 CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
 {
     return effects_drafts(vocab, layout) + sizeof(cls_row_text) / 4 + CLS_MAX_DRAFTS +
-           2 * 2 * CLS_MAX_DRAFTS + CLS_PATCH_BUCKETS;
+           2 * CLS_MAX_PATCHES + CLS_PATCH_BUCKETS;
 }
 
 #endif

@@ -43,6 +43,22 @@ enum {
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u
 
+/* The penalties, in the order of their windows. */
+typedef enum { CLS_REPETITION = 0, CLS_FREQUENCY = 1, CLS_PRESENCE = 2 } cls_penalty;
+#define CLS_WINDOW_BITS 8
+#define CLS_WINDOW_OF(windows, penalty) \
+    ((windows) >> CLS_WINDOW_BITS * (penalty) & ((1u << CLS_WINDOW_BITS) - 1))
+#ifdef __OPENCL_C_VERSION__
+#define CLS_MAX_OWN_WINDOW 128
+#endif
+CLS_INLINE u32 longest_short_window(u32 windows)
+{
+    const u32 a = CLS_WINDOW_OF(windows, CLS_REPETITION), b = CLS_WINDOW_OF(windows, CLS_FREQUENCY),
+              c = CLS_WINDOW_OF(windows, CLS_PRESENCE);
+    const u32 most = a > b ? a : b;
+    return most > c ? most : c;
+}
+
 #define CLS_MAX_MU (1 << 29) /* Mirostat's mu is at most this far from 0 */
 
 /* The adaptive state: what a request's samplers remember from token to token. */
@@ -83,7 +99,7 @@ typedef struct cls_slot {
     u32 stream[2];
     f32 repetition, reciprocal; /* r and 1 / r */
     f32 frequency, presence;
-    u32 window;     /* how many of the latest tokens count; 0: all */
+    u32 window;     /* how many of the latest tokens count, for a penalty at least; 0: all */
     u32 max_tokens; /* 0: no limit */
     u32 lists; /* where its lists begin: the offsets of and in the lists are relative to that */
     u32 bias, n_bias; /* in the lists, if n is not 0: a bitmap of the biased ids, then their values
@@ -132,9 +148,10 @@ typedef struct cls_slot {
     u32 grammar;       /* the offset of its words (core/grammar.h) in the whole buffer of lists */
     u32 grammar_begin; /* the state of a grammar in which a turn begins */
     cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */
-    u32 answer; /* in the lists: a cls_slot with the parameters of rows outside the thinking, of
-                   which chain and penalties count (row_rules()); 0: there is none */
-    u32 reserved[1];
+    u32 answer;  /* in the lists: a cls_slot with the parameters of rows outside the thinking, of
+                    which chain and penalties count (row_rules()); 0: there is none */
+    u32 windows; /* of the penalties that consider fewer tokens than `window`, by cls_penalty,
+                    CLS_WINDOW_BITS each */
 } cls_slot;
 typedef char cls_slot_size[sizeof(cls_slot) % 128 == 0 ? 1 : -1];
 

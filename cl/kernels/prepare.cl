@@ -157,7 +157,9 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
     const i32 slot_index = mapped_slot(s, row);
     __global const cls_slot *const from = slot_of(s, slot_index);
     const history_effects p = effects_of(s->effects, layout, vocab, row);
-    u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(from),
+    const int counts = CLS_LAYOUT_COUNTS(layout) != CLS_COUNTS_NONE;
+    u32 drafts = 0, patched = slot_index >= 0 && from->windows != 0 && counts,
+        wanted = slot_index >= 0 && has_effects(from),
         thinking = slot_index >= 0 ? from->thinking : 0u;
     if (has & CLS_DRAFTS) {
         drafts = copy_path(s, &p, row);
@@ -170,17 +172,18 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
         }
         if (lid == 0)
             p.found->answers = answers;
-        patched = slot_index >= 0 && drafts != 0 && (flags & CLS_SLOT_PENALIZED) &&
-                  CLS_LAYOUT_COUNTS(layout) != CLS_COUNTS_NONE;
+        patched =
+            slot_index >= 0 && (drafts != 0 || patched) && (flags & CLS_SLOT_PENALIZED) && counts;
         wanted |= patched;
         if (lid == 0) {
             p.found->marked = wanted;
             p.found->drafts = drafts;
-            p.found->patches = 0;
         }
     }
-    if (lid == 0)
+    if (lid == 0) {
+        p.found->patches = 0;
         p.found->bans_stops = thinking != 0 && (from->flags & CLS_SLOT_STOPS_BANNED);
+    }
     /* Whether only ends are left is in memory: a variable takes 256 bytes of scratch on Intel's
      * GPUs, where this kernel needs none. */
     if (slot_index >= 0 && (from->flags & CLS_SLOT_GRAMMAR)) /* the same for the whole group */

@@ -189,12 +189,14 @@ CALLED f32 adjust_listed(SHARED const row_logits *r, u32 i, f32 x)
     if (r->adjustments & ADJUST_BIAS_LIST)
         x = add_listed(r, i, x);
     if (r->adjustments & ADJUST_PENALTIES) {
-        u32 count = count_of(s, i), in_context = s->in_context[i >> 5] >> (i & 31) & 1u;
+        const u32 count = count_of(s, i), in_context = s->in_context[i >> 5] >> (i & 31) & 1u;
+        u32 known = beyond_windows(r->slot->windows, occurrences_of(count, in_context));
         if ((r->adjustments & ADJUST_PATCHES) && marked)
-            find_patch(&effects, i, &count, &in_context);
-        if ((count != 0 || in_context != 0) && !is_spared(r, i))
-            x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency,
-                         r->slot->presence);
+            known = find_patch(&effects, i, known);
+        if (known != 0 && !is_spared(r, i))
+            x = penalize_each(x, (known & OCCURS) != 0, known & OCCURS_COUNT,
+                              (known & OCCURS_PRESENT) != 0, r->slot->repetition,
+                              r->slot->reciprocal, r->slot->frequency, r->slot->presence);
     }
     if (marked)
         x = apply_effects(&effects, i, x);

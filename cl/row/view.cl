@@ -161,7 +161,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
             r.adjustments |= ADJUST_PENALTIES;
         if (rows_of_drafts ? r.effects.found->marked : has_effects(slot))
             r.adjustments |= ADJUST_MARKS;
-        if (rows_of_drafts && r.effects.found->patches)
+        if ((rows_of_drafts || slot->windows != 0) && r.effects.found->patches)
             r.adjustments |= ADJUST_PATCHES;
         if (r.adjustments && (flags & CLS_SLOT_RAISES))
             r.adjustments |= ADJUST_RAISES;

@@ -34,7 +34,7 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
     p.found = (__global cls_row_text *)(p.marks + effects_drafts(vocab, layout));
     p.path = (__global u32 *)(p.found + 1);
     p.patches = p.path + CLS_MAX_DRAFTS;
-    p.buckets = p.patches + 2 * 2 * CLS_MAX_DRAFTS;
+    p.buckets = p.patches + 2 * CLS_MAX_PATCHES;
     p.amounts = 0; /* row_view() sets it */
     return p;
 }
@@ -44,7 +44,7 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
 static inline u32 has_effects(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
-           ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words |
+           ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words | slot->windows |
              (slot->flags & CLS_SLOT_STOPS_BANNED)) != 0 ||
             slot->outputs < slot->min_tokens);
 }
@@ -65,14 +65,29 @@ static inline u32 patch_of(const history_effects *p, u32 id)
     return at;
 }
 
-/* Replaces the count of a marked token by its new one, if the drafts before the row change it. */
-static inline void find_patch(const history_effects *p, u32 id, u32 *count, u32 *in_context)
+/* How a token occurs, for each penalty in its window: how often it counts, whether it counts for
+ * presence, and whether it occurs. */
+#define OCCURS_COUNT 0xffffu
+#define OCCURS_PRESENT 0x10000u
+#define OCCURS 0x20000u
+static inline u32 occurrences_of(u32 count, u32 in_context)
+{
+    return count | (count != 0 ? OCCURS_PRESENT | OCCURS : in_context != 0 ? OCCURS : 0u);
+}
+
+/* Returns the occurrences of a token that lies outside the short windows. */
+static inline u32 beyond_windows(u32 windows, u32 known)
+{
+    return known & ~((CLS_WINDOW_OF(windows, CLS_REPETITION) ? OCCURS : 0u) |
+                     (CLS_WINDOW_OF(windows, CLS_FREQUENCY) ? OCCURS_COUNT : 0u) |
+                     (CLS_WINDOW_OF(windows, CLS_PRESENCE) ? OCCURS_PRESENT : 0u));
+}
+
+/* Returns the occurrences of a marked token: its new ones, if it has a patch. */
+static inline u32 find_patch(const history_effects *p, u32 id, u32 known)
 {
     const u32 at = patch_of(p, id);
-    if (at == 0)
-        return;
-    *count = p->patches[2 * at - 1] & CLS_MAX_COUNT;
-    *in_context = p->patches[2 * at - 1] & CLS_PATCH_IN_CONTEXT;
+    return at == 0 ? known : p->patches[2 * at - 1] & (OCCURS | OCCURS_PRESENT | OCCURS_COUNT);
 }
 
 /* The start of a chain and the low half of a link are a position plus 1, or 0. The high half of a

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* patches: computes new counts of tokens for a row that follows drafts. The drafts before the row,
- * its path, count like accepted tokens, and they push the oldest tokens out of the penalty window.
- * A patch holds what such a token counts once the path is in the history. The patches lie in a
- * small hash table, in chains by id.
+/* patches: computes new counts of tokens for a row that follows drafts, and of tokens in windows of
+ * penalties that are shorter than the one that the slot counts. The drafts before the row, its
+ * path, count like accepted tokens, and they push the oldest tokens out of the penalty window. A
+ * patch holds what such a token counts once the path is in the history. The patches lie in a small
+ * hash table, in chains by id.
  *
  * Where only the window can tell whether a token still occurs in it, the window is searched. The
  * row's bitmap of marks, which is not in use yet, then holds the tokens to search for, and each
  * entry of the window is looked up in it once. */
-#include "slot/effects.cl"
+#include "slot/windows.cl"
 
 /* A patch while it is computed: how often the path has the token within the window (PATCH_IN); how
  * many counting entries leave the window (PATCH_OUT); that an entry of a kind (0: in context, 1:
@@ -24,9 +25,10 @@ enum {
 
 /* How the path changes the window. */
 typedef struct window_change {
-    u32 drafts, n; /* n: the tokens of the path and those that leave the window */
-    u32 old, kept; /* the start of the window in the history, before and after */
-    u32 from;      /* the start of the new window in history and path together */
+    u32 drafts, recent; /* recent: those of the history that short windows have */
+    u32 n;              /* the tokens of the path, those that leave the window, and `recent` */
+    u32 old, kept;      /* the start of the window in the history, before and after */
+    u32 from;           /* the start of the new window in history and path together */
 } window_change;
 
 static inline window_change window_change_of(const cls_slot *slot, u32 drafts)
@@ -37,7 +39,8 @@ static inline window_change window_change_of(const cls_slot *slot, u32 drafts)
     c.old = slot->window != 0 && length > slot->window ? length - slot->window : 0;
     c.from = slot->window != 0 && end > slot->window ? end - slot->window : 0;
     c.kept = min(max(c.from, c.old), length);
-    c.n = drafts + (c.kept - c.old);
+    c.recent = min(longest_short_window(slot->windows), length);
+    c.n = drafts + (c.kept - c.old) + c.recent;
     return c;
 }
 
@@ -48,6 +51,8 @@ static inline uint2 window_change_token(const history_effects *p, const window_c
     if (i < c->drafts)
         return (uint2)(p->path[i] & CLS_ENTRY_ID,
                        PATCH_USED | (slot->length + i >= c->from ? PATCH_IN : 0u));
+    if (i >= c->n - c->recent)
+        return (uint2)(s->ring[(slot->length - (c->n - i)) % s->n_ring] & CLS_ENTRY_ID, PATCH_USED);
     const u32 entry = s->ring[(c->old + i - c->drafts) % s->n_ring];
     const u32 counts = (u32)entry_counts(entry, slot->flags);
     u32 adds = PATCH_USED | counts * PATCH_OUT;
@@ -188,7 +193,10 @@ static inline void make_patches(const history_effects *p, const cls_slot *slot, 
                 counts = (u32)((word & PATCH_STAYS(1)) != 0);
             counts |= (u32)(in != 0);
         }
-        p->patches[2 * i + 1] = PATCH_USED | counts | (in_context ? CLS_PATCH_IN_CONTEXT : 0u);
+        u32 known = occurrences_of(counts, in_context);
+        if (slot->windows != 0)
+            known = look_in_windows(p, slot, s, drafts, id, known);
+        p->patches[2 * i + 1] = PATCH_USED | known;
     }
     BARRIER();
     if (LOCAL_ID == 0)

@@ -38,6 +38,9 @@ static const struct usual {
     {"presence_penalty", 2, "0.4 -0.5 2 1e30"},
     {"penalty_scope", 3, "all output"},
     {"penalty_window", 2, "1 2 5 9 64"},
+    {"repetition_window", 1, "1 3 20 64"},
+    {"frequency_window", 1, "1 4 20 128"},
+    {"presence_window", 1, "2 3 20 64"},
     {"dry_multiplier", 1, "0.8 2 -1"},
     {"dry_base", 1, "1.75 1 1.1 3 0.5"},
     {"dry_allowed_length", 2, "0 1 2 3"},
@@ -149,8 +152,11 @@ static void settle_params(run_maker *m, cls_params *p)
         p->watermark_context = 0;
     if (p->watermark_context == 0)
         p->watermark_key = 0;
-    if (p->penalty_window > m->history)
-        p->penalty_window = m->history;
+    uint32_t *const windows[] = {&p->penalty_window, &p->repetition_window, &p->frequency_window,
+                                 &p->presence_window};
+    for (int i = 0; i < 4; i++)
+        if (*windows[i] > m->history)
+            *windows[i] = m->history;
     if (p->dry_window > m->history)
         p->dry_window = m->history;
     if (p->ngram_window > m->history)

@@ -59,14 +59,18 @@ typedef struct cls_params {
     float presence_penalty;
     int32_t penalty_scope; /* a cls_penalty_scope; default CLS_SCOPE_OUTPUT */
 
-    /* All three penalties count only this many of the latest tokens of prompt and output together
+    /* The three penalties count only this many of the latest tokens of prompt and output together
      * (llama.cpp's repeat_last_n). More than the sampler's `max_history`, or 16,384: refused. 0:
      * all tokens (default). */
     uint32_t penalty_window;
 
-    /* The number of output tokens after which the request stops. Accepted tokens and those of
-     * cls_slot_begin()'s `output` count as well. 0: no limit (default). */
-    uint32_t max_tokens;
+    /* The window of each penalty, of at most 16,384 tokens; 0: penalty_window (default). One that
+     * is shorter than another penalty's is at most CLS_MAX_OWN_WINDOW, or the parameters are
+     * refused: a step looks through it. (mlx-lm's repetition_context_size, frequency_context_size
+     * and presence_context_size) */
+    uint32_t repetition_window;
+    uint32_t frequency_window;
+    uint32_t presence_window;
 
     /* The request stops when one of these ids becomes its latest output token and the output has at
      * least min_tokens tokens, or min_tokens does not apply. Any number of ids. */
@@ -193,6 +197,10 @@ typedef struct cls_params {
      * if they forbid all other ids, the row is CLS_ROW_EMPTY. */
     uint32_t min_tokens;
 
+    /* The number of output tokens after which the request stops. Accepted tokens and those of
+     * cls_slot_begin()'s `output` count as well. 0: no limit (default). */
+    uint32_t max_tokens;
+
     /* Only these ids may be drawn, any number of them; they cost as much as a mask. An empty list
      * allows all tokens, unless only_allowed is 1: then none is allowed, and the rows are
      * CLS_ROW_EMPTY. A list that is not empty implies only_allowed; set it to 1 where the list may
@@ -307,6 +315,7 @@ typedef struct cls_params {
 } cls_params;
 
 #define CLS_MAX_LOOP 1024       /* tokens of a loop */
+#define CLS_MAX_OWN_WINDOW 128  /* tokens, where another penalty's window is longer */
 #define CLS_MAX_THINKING_ENDS 8 /* sequences that end the thinking */
 
 CLS_INIT_FUNCTION(cls_params)
@@ -317,11 +326,11 @@ CLS_INIT_FUNCTION(cls_params)
 CLS_API CLS_WARN_UNUSED cls_status cls_params_check(const cls_params *params, uint32_t vocab);
 
 /* Sets *max_history to the number of the latest tokens that the parameters look at: the least
- * `max_history` of a sampler that has the whole effect of penalty_window, dry_window, ngram_window,
- * no_repeat_ngram, loop_repeats, bad_words, the ids of thinking and watermark_context. DRY and
- * no_repeat_ngram without a window look at all tokens that the history keeps, and a watermark
- * looks for repeated contexts there: they gain from a longer one. A runtime takes the largest
- * number of its requests. Ranges are not checked. Any thread may call this.
+ * `max_history` of a sampler that has the whole effect of the penalties' windows, dry_window,
+ * ngram_window, no_repeat_ngram, loop_repeats, bad_words, the ids of thinking and
+ * watermark_context. DRY and no_repeat_ngram without a window look at all tokens that the history
+ * keeps, and a watermark looks for repeated contexts there: they gain from a longer one. A runtime
+ * takes the largest number of its requests. Ranges are not checked. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: a pointer is NULL, or params->struct_size is wrong. */
 CLS_API CLS_WARN_UNUSED cls_status cls_params_history(const cls_params *params,
                                                       uint32_t *max_history);

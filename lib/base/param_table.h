@@ -110,6 +110,18 @@
       "the tokens that the frequency and presence penalties count (default output)") \
     X(p, 12, UINT, penalty_window, END, BOTH, 0, 0, 16384, "at most 16384; 0 is all", \
       "penalty-window", "N", "the penalties consider the last N tokens (default 0: all)") \
+    X(p, 64, UINT, repetition_window, END, BOTH, 0, 0, 16384, \
+      "at most 16384; 0 is penalty_window", \
+      "repetition-window", "N", \
+      "the repetition penalty considers the last N tokens (default 0: --penalty-window)") \
+    X(p, 65, UINT, frequency_window, END, BOTH, 0, 0, 16384, \
+      "at most 16384; 0 is penalty_window", \
+      "frequency-window", "N", \
+      "the frequency penalty considers the last N tokens (default 0: --penalty-window)") \
+    X(p, 66, UINT, presence_window, END, BOTH, 0, 0, 16384, \
+      "at most 16384; 0 is penalty_window", \
+      "presence-window", "N", \
+      "the presence penalty considers the last N tokens (default 0: --penalty-window)") \
     X(p, 31, FLOAT, dry_multiplier, END, BOTH, 0, -1e30f, 1e30f, \
       "between -1e30 and 1e30; 0 is off", \
       "dry-multiplier", "M", \

@@ -254,10 +254,40 @@ static void ban_stops(cls_sampled *w)
 
 /* ------------------------------------------------------------------- penalties */
 
+/* Returns how often a token occurs in the window of a penalty; if it must count, as tokens do for
+ * frequency and presence. */
+static uint32_t occurrences(const cls_sampled *w, uint32_t id, cls_penalty penalty)
+{
+    const cls_host_slot *const h = w->request;
+    const uint32_t window = cls_penalty_window(&w->params, penalty), length = h->slot.length,
+                   all = w->slot.flags & CLS_SLOT_SCOPE_ALL;
+    uint32_t n = 0;
+    for (uint32_t i = window < length ? length - window : 0; i < length; i++) {
+        const uint32_t entry = *cls_host_slot_entry(h, i);
+        const int counts = penalty == CLS_REPETITION || all || (entry & CLS_ENTRY_OUTPUT);
+        n += counts && (entry & CLS_ENTRY_ID) == id;
+    }
+    return n;
+}
+
+/* Applies the penalties to a token that occurs in the longest of their windows. */
+static void penalize_token(cls_sampled *w, uint32_t id)
+{
+    const cls_slot *const slot = &w->slot;
+    const uint32_t counted = cls_host_slot_count(w->request, id);
+    uint32_t n[3] = {1, counted, counted};
+    for (cls_penalty i = CLS_REPETITION; i <= CLS_PRESENCE; i++)
+        if (cls_penalty_window(&w->params, i) != slot->window)
+            n[i] = occurrences(w, id, i);
+    set_logit(w, id,
+              penalize_each(w->z[id], n[CLS_REPETITION] != 0, n[CLS_FREQUENCY],
+                            n[CLS_PRESENCE] != 0, slot->repetition, slot->reciprocal,
+                            slot->frequency, slot->presence));
+}
+
 /* The slot's state marks the tokens that are counted or in context, if it counts any. */
 static void add_penalties(cls_sampled *w)
 {
-    const cls_slot *const slot = &w->slot;
     if (CLS_LAYOUT_COUNTS(w->request->layout) == CLS_COUNTS_NONE)
         return;
     const uint32_t *const adjusted = w->request->state + state_adjusted();
@@ -266,9 +296,7 @@ static void add_penalties(cls_sampled *w)
             i += 31;
         else if ((adjusted[i / 32] >> (i % 32) & 1u) &&
                  !is_exempt(&w->params.penalty_exempt_ids, i))
-            set_logit(w, i,
-                      penalize(w->z[i], cls_host_slot_count(w->request, i), slot->repetition,
-                               slot->reciprocal, slot->frequency, slot->presence));
+            penalize_token(w, i);
     }
 }
 

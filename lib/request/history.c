@@ -37,6 +37,9 @@ int cls_history_need_of(const cls_params *p, int i, cls_history_need *need)
 #define ROW(field, tokens) {#field, (double)p->field, tokens, tokens}
         ROW(loop_repeats, (uint64_t)p->loop_repeats * p->loop_max),
         ROW(penalty_window, p->penalty_window),
+        ROW(repetition_window, p->repetition_window),
+        ROW(frequency_window, p->frequency_window),
+        ROW(presence_window, p->presence_window),
         ROW(dry_window, dry ? p->dry_window : 0),
         /* DRY sees what there is. It has an effect from these tokens on. */
         {"dry_multiplier", (double)p->dry_multiplier, dry ? (uint64_t)p->dry_allowed_length + 1 : 0,

@@ -139,6 +139,42 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
     return CLS_OK;
 }
 
+static uint32_t own_window(const cls_params *p, cls_penalty penalty)
+{
+    return penalty == CLS_REPETITION  ? p->repetition_window
+           : penalty == CLS_FREQUENCY ? p->frequency_window
+                                      : p->presence_window;
+}
+
+uint32_t cls_penalty_window(const cls_params *p, cls_penalty penalty)
+{
+    const uint32_t own = own_window(p, penalty);
+    return own != 0 ? own : p->penalty_window;
+}
+
+/* Sets the longest window of the penalties, whose tokens the state counts, and the shorter ones. */
+static cls_status set_windows(const cls_params *p, cls_slot *slot)
+{
+    static const char *const name[] = {"repetition_window", "frequency_window", "presence_window"};
+    slot->window = cls_penalty_window(p, CLS_REPETITION);
+    for (cls_penalty i = CLS_FREQUENCY; i <= CLS_PRESENCE; i++)
+        if (cls_penalty_window(p, i) - 1 > slot->window - 1) /* 0 is all */
+            slot->window = cls_penalty_window(p, i);
+    for (cls_penalty i = CLS_REPETITION; i <= CLS_PRESENCE; i++) {
+        const uint32_t window = cls_penalty_window(p, i);
+        if (window == slot->window)
+            continue;
+        if (window > CLS_MAX_OWN_WINDOW)
+            return cls_refuse("params->%s is %u, but another penalty has a longer window: then it "
+                              "must be at most %u",
+                              own_window(p, i) != 0 ? name[i] : "penalty_window", (unsigned)window,
+                              (unsigned)CLS_MAX_OWN_WINDOW);
+        slot->flags |= CLS_SLOT_HISTORY; /* what these have is found as other history effects are */
+        slot->windows |= window << (CLS_WINDOW_BITS * (uint32_t)i);
+    }
+    return CLS_OK;
+}
+
 static void set_penalties(const cls_params *p, cls_slot *slot)
 {
     int raises =
@@ -149,7 +185,6 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
     slot->reciprocal = (float)(1.0 / (double)p->repetition_penalty);
     slot->frequency = cls_flush_subnormal(p->frequency_penalty);
     slot->presence = cls_flush_subnormal(p->presence_penalty);
-    slot->window = p->penalty_window;
     slot->max_tokens = p->max_tokens;
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
     slot->flags |= p->penalty_scope == CLS_SCOPE_ALL ? CLS_SLOT_SCOPE_ALL : 0;
@@ -413,6 +448,9 @@ static cls_status slot_from(const cls_params *p, uint32_t vocab, cls_slot *slot)
 
     memset(slot, 0, sizeof *slot);
     slot->flags = CLS_SLOT_BEGUN;
+    status = set_windows(p, slot);
+    if (status != CLS_OK)
+        return status;
     set_penalties(p, slot);
     set_history(p, slot);
     set_ends(p, slot);

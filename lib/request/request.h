@@ -163,6 +163,8 @@ cls_status cls_lists_create(const cls_params *params, uint32_t vocab, uint32_t h
                             cls_slot *slot, uint32_t **words, uint32_t *n_words);
 
 /* DRY: return 1 if it is on, the largest exponent, and the penalty of an exponent. */
+/* Returns how many of the latest tokens a penalty considers; 0: all. */
+uint32_t cls_penalty_window(const cls_params *params, cls_penalty penalty);
 int cls_dry_is_on(const cls_params *params);
 uint32_t cls_dry_max_exponent(const cls_params *params);
 float cls_dry_penalty(const cls_params *params, uint32_t exponent);

@@ -69,6 +69,8 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "all, of all", ANY, {COUNTED, I(penalty_scope, 1)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT | WITH_BIAS, 0, "all, of 6",
      ANY, {COUNTED, I(penalty_window, 6)}},
+    {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "all, of 9, 3 and all", ANY,
+     {COUNTED, I(repetition_window, 9), I(presence_window, 3)}},
 
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY", PROOF(V(PREPARE_0) | DRAFTS), {DRY(2)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY, greedy", ANY, {DRY(1), GREEDY}},

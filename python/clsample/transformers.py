@@ -37,7 +37,8 @@ Rows = Union[None, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 MAX_HISTORY = 16384
 NEED_HISTORY = """
-    bad_words dry_multiplier loop_repeats no_repeat_ngram penalty_window post_thinking
+    bad_words dry_multiplier frequency_window loop_repeats no_repeat_ngram penalty_window
+    post_thinking presence_window repetition_window
     thinking_ends thinking_forced thinking_start watermark_context watermark_key
 """.split()
 

@@ -431,6 +431,8 @@ same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_
 
 same_as '{"presence_penalty":3,"penalty_exempt_ids":[3,4]}' \
     --presence-penalty 3 --penalty-exempt-id 3,4
+same_as '{"presence_penalty":3,"presence_window":1,"repetition_window":2,"frequency_window":3}' \
+    --presence-penalty 3 --presence-window 1 --repetition-window 2 --frequency-window 3
 same_as '{"xtc_probability":1,"xtc_threshold":0.01,"xtc_exempt_ids":[3,4]}' \
     --xtc-probability 1 --xtc-threshold 0.01 --xtc-exempt-id 3,4
 same_as '{"no_repeat_ngram":1,"ngram_window":3,"ngram_output_only":true,"ngram_exempt_ids":[3,4]}' \

@@ -21,7 +21,7 @@ enum { VOCAB = 100, FIRST = 3, STEPS = 8, MOST = 4096 };
 
 /* Which lists a request has. */
 enum { BIASES = 1, STOPS = 2, ALLOWED = 4, BREAKERS = 8, WORDS = 16, START = 32, END = 64 };
-enum { FINISH = 128, FORCED = 256, SECOND_END = 512 };
+enum { FINISH = 128, FORCED = 256, SECOND_END = 512, PENALTIES = 1024 };
 
 static const struct kind {
     const char *name;
@@ -40,8 +40,9 @@ static const struct kind {
     {"thinking-end", END | FINISH},
     {"everything", 511},
     {"thinking-ends", END | SECOND_END | FINISH},
+    {"penalties", PENALTIES},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0], KINDS_OF_7 = KINDS - 1 };
+enum { KINDS = sizeof kinds / sizeof kinds[0], KINDS_OF_7 = KINDS - 2 };
 static const char *write_to; /* NULL: the slots are only read */
 
 typedef struct saved {
@@ -87,6 +88,15 @@ static void make_params(cls_params *p, uint32_t lists)
     }
     if (lists & WORDS) {
         p->bad_words = (cls_sequences){words, 4};
+    }
+    if (lists & PENALTIES) {
+        p->repetition_penalty = 1.5f;
+        p->presence_penalty = 1.0f;
+        p->repetition_window = 7;
+        p->presence_window = 3;
+        p->penalty_exempt_ids = (cls_ids){ids, 3};
+        p->xtc_probability = 1.0f;
+        p->xtc_exempt_ids = (cls_ids){ids + 1, 3};
     }
     if (lists & START) {
         p->thinking_start = (cls_ids){start, 2};

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Each public header compiles alone, as C99, C11 and C++, without a warning (clsample-mpi.h where
-# MPI is there), and none but clsample.h is longer than 340 lines of 100 columns. The code
+# MPI is there), and none but clsample.h is longer than 360 lines of 100 columns. The code
 # in README.md compiles, too.
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -17,7 +17,7 @@ check() {
 }
 short() {
     awk 'length > 100 { print FILENAME ":" FNR ": " length " columns"; bad = 1 }
-         END { if (NR > 340) print FILENAME ": " NR " lines"; exit bad || NR > 340 }' "$1"
+         END { if (NR > 360) print FILENAME ": " NR " lines"; exit bad || NR > 360 }' "$1"
 }
 warnings='-pedantic-errors -Wall -Wextra -Werror'
 include="-I$srcdir/include ${CPPFLAGS-} ${OPENCL_CFLAGS-} ${MPI_CFLAGS-}"

@@ -186,10 +186,24 @@ void model_next_turn(model *m, const int32_t *ids, uint32_t n)
     model_append(m, ids, n);
 }
 
+/* The longest window of the penalties: what a slot counts. */
+static uint32_t longest_window(const cls_params *p)
+{
+    const uint32_t own[] = {p->repetition_window, p->frequency_window, p->presence_window};
+    uint32_t longest = 0;
+    for (int i = 0; i < 3; i++) {
+        const uint32_t window = own[i] != 0 ? own[i] : p->penalty_window;
+        if (window == 0)
+            return 0;
+        longest = window > longest ? window : longest;
+    }
+    return longest;
+}
+
 void model_params(model *m, const cls_params *params)
 {
     const cls_params was = m->params;
-    const uint32_t window = was.penalty_window;
+    const uint32_t window = longest_window(&was);
     const int32_t scope = was.penalty_scope;
     if (!m->begun)
         return;
@@ -201,7 +215,7 @@ void model_params(model *m, const cls_params *params)
         outputs -= m->is_output[i];
         m->before[i] = kept_thinking(m, &was, outputs, m->before[i]);
     }
-    if (window != params->penalty_window || scope != params->penalty_scope)
+    if (window != longest_window(params) || scope != params->penalty_scope)
         m->since = m->n - least(m->n, m->history);
 }
 
@@ -278,7 +292,8 @@ void model_accept(model *m, int32_t token)
 static bool sees_text(const cls_params *p)
 {
     return p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0 ||
-           p->watermark_context != 0;
+           p->watermark_context != 0 || p->repetition_window != 0 || p->frequency_window != 0 ||
+           p->presence_window != 0;
 }
 
 bool model_can_tell(const model *m)
@@ -341,6 +356,9 @@ static void take_phase(cls_params *p, const cls_params *second)
     s.seed = p->seed;
     s.stream = p->stream;
     s.penalty_scope = p->penalty_scope;
+    s.repetition_window = p->repetition_window;
+    s.frequency_window = p->frequency_window;
+    s.presence_window = p->presence_window;
     s.dry_multiplier = p->dry_multiplier;
     s.dry_base = p->dry_base;
     s.dry_allowed_length = p->dry_allowed_length;

@@ -75,11 +75,11 @@ int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, u
 
 /* The effect of a request's tokens on the logit of one token. */
 typedef struct oracle_effect {
-    uint32_t prompt, output; /* occurrences in the penalties' window */
-    uint8_t banned;          /* by min tokens, bad words, n-grams */
-    uint8_t unlisted;        /* not one of the allowed ids, hence masked */
-    uint8_t spared;          /* penalties do not concern it */
-    int32_t dry;             /* DRY's exponent, or -1 */
+    uint32_t repeats, counted, present; /* occurrences, for each penalty in its window */
+    uint8_t banned;                     /* by min tokens, bad words, n-grams */
+    uint8_t unlisted;                   /* not one of the allowed ids, hence masked */
+    uint8_t spared;                     /* penalties do not concern it */
+    int32_t dry;                        /* DRY's exponent, or -1 */
 } oracle_effect;
 void oracle_effects(const one_row *row, oracle_effect *of);
 

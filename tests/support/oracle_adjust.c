@@ -112,15 +112,23 @@ static void repeat_penalties(const cls_params *p, const oracle_story *s, oracle_
             of[p->dry_breakers.sequences[b].ids[0]].dry = -1;
 }
 
+/* Whether a penalty with this window considers a token that `age` others follow. */
+static int is_within(const cls_params *p, uint32_t age, uint32_t window)
+{
+    const uint32_t most = window != 0 ? window : p->penalty_window;
+    return most == 0 || age < most;
+}
+
 void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *s,
                        oracle_effect *of)
 {
-    uint32_t room = p->penalty_window ? p->penalty_window : UINT32_MAX;
     for (uint32_t i = 0; i < vocab; i++)
         of[i] = (oracle_effect){.dry = -1};
-    for (uint32_t i = s->n; i-- > 0 && room-- > 0;) {
-        of[s->id[i]].output += s->is_output[i];
-        of[s->id[i]].prompt += !s->is_output[i];
+    for (uint32_t i = s->n, age = 0; i-- > 0; age++) {
+        const int counts = s->is_output[i] || p->penalty_scope == CLS_SCOPE_ALL;
+        of[s->id[i]].repeats += (uint32_t)is_within(p, age, p->repetition_window);
+        of[s->id[i]].counted += (uint32_t)(counts && is_within(p, age, p->frequency_window));
+        of[s->id[i]].present += (uint32_t)(counts && is_within(p, age, p->presence_window));
     }
     mark_unlisted(p, vocab, of);
     for (uint32_t i = 0; i < p->penalty_exempt_ids.count; i++)
@@ -222,7 +230,6 @@ double oracle_adjusted(const one_row *row, uint32_t i, float x, const oracle_eff
                        double *error)
 {
     const cls_params *const p = row->params;
-    const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
     double y = oracle_meant(x), bias;
     const int biased = oracle_biases(p, i, &bias);
     *error = 0.0;
@@ -232,18 +239,19 @@ double oracle_adjusted(const one_row *row, uint32_t i, float x, const oracle_eff
         y = limited(y + bias);
         *error += 0x1p-23 * (fabs(y) + fabs(bias));
     }
-    if (t->prompt + t->output > 0 && !t->spared) {
+    if (t->repeats > 0 && !t->spared) {
         y = limited(y > 0.0 ? y / (double)p->repetition_penalty
                             : y * (double)p->repetition_penalty);
         *error = *error * fmax((double)p->repetition_penalty, 1.0 / (double)p->repetition_penalty) +
                  0x1p-23 * fabs(y);
     }
-    if (counted > 0 && !t->spared) {
-        const double often = (double)p->frequency_penalty * fmin(counted, 65535.0),
-                     present = (double)p->presence_penalty;
+    if (t->counted > 0 && !t->spared) {
+        const double often = (double)p->frequency_penalty * fmin(t->counted, 65535.0);
         y = limited(y - limited(often));
         *error += 0x1p-23 * (fabs(y) + fabs(often));
-        y = limited(y - present);
+    }
+    if (t->present > 0 && !t->spared) {
+        y = limited(y - (double)p->presence_penalty);
         *error += 0x1p-23 * fabs(y);
     }
     if (t->dry >= 0) {

@@ -68,17 +68,17 @@ void oracle_rounded(const one_row *row, float *adjusted)
     oracle_effects(&before, touches);
     for (uint32_t i = 0; i < row->vocab; i++) {
         const oracle_effect *const t = &touches[i];
-        const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
         double bias;
         const int biased = oracle_biases(p, i, &bias);
         const int stays =
             oracle_allows(row, i) && !t->banned && !t->unlisted && (left == NULL || left[i] != 0);
         float x = stays ? clean(oracle_raw(row, i)) : -INFINITY;
         x = biased ? add_bias(x, cls_flush_subnormal((float)bias)) : x;
-        if (t->prompt + t->output > 0 && !t->spared && (slot.flags & CLS_SLOT_PENALIZED))
-            x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT,
-                         p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
-                         p->frequency_penalty, p->presence_penalty);
+        if (!t->spared && (slot.flags & CLS_SLOT_PENALIZED))
+            x = penalize_each(
+                x, t->repeats > 0, t->counted < CLS_MAX_COUNT ? t->counted : CLS_MAX_COUNT,
+                t->present > 0, p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
+                p->frequency_penalty, p->presence_penalty);
         if (t->dry >= 0 && x > -INFINITY)
             x = settle(x - cls_flush_subnormal((float)oracle_dry_amount(p, t->dry)));
         adjusted[i] = x;

@@ -154,6 +154,15 @@ static uint32_t looking(cls_params *p, int i)
         else
             p->thinking_ends = (cls_sequences){words, 2};
         return 8;
+    case 9:
+        p->repetition_window = 11;
+        return 11;
+    case 10:
+        p->frequency_window = 12;
+        return 12;
+    case 11:
+        p->presence_window = 13;
+        return 13;
     default:
         return 0;
     }
