@@ -442,9 +442,7 @@ void cls_record_queue(cls_record *r, cl_event done)
 static uint64_t record_ring(const cls_sampler_options *o, uint64_t step)
 {
     const uint64_t least = UINT64_C(64) << 20;
-    return o->record_size != 0        ? o->record_size
-           : 2 * step + 65536 > least ? 2 * step + 65536
-                                      : least;
+    return o->record_size != 0 ? o->record_size : 3 * step > least ? 3 * step : least;
 }
 
 cls_status cls_record_create(const cls_sampler_options *o, uint64_t step, cls_record **out)

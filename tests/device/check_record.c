@@ -204,6 +204,22 @@ START_TEST(memory_is_full)
     sample_on_host(&o, STEPS);
     ck_assert_int_eq(ends_with(&w, "\nend\n"), 1);
     ck_assert_int_eq(steps_in(&w), STEPS);
+    /* Unless a size is given, three steps of all rows fit, with biases and masks of bytes. */
+    cls_sampler *s;
+    cls_memory memory;
+    cls_memory_init(&memory);
+    o = recorded(&w);
+    o.vocab = 131072;
+    o.max_rows = 64;
+    must(cls_sampler_create(host, &o, &s));
+    must(cls_sampler_memory(s, &memory));
+    const uint64_t with = memory.host;
+    cls_sampler_destroy(s);
+    o.record = NULL;
+    must(cls_sampler_create(host, &o, &s));
+    must(cls_sampler_memory(s, &memory));
+    cls_sampler_destroy(s);
+    ck_assert_uint_ge(with - memory.host, UINT64_C(3) * 64 * 131072 * 9);
 }
 END_TEST
 
