@@ -31,7 +31,7 @@
     X(cls_shard_options, reserved) \
     X(cls_shard_info, borders) \
     X(cls_host_candidates, random_bits) \
-    X(cls_watermark_call, key) \
+    X(cls_watermark_call, reserved) \
     X(cls_watermark_score, p_value)
 #define CLS_LAST_FIELDS_OF_HEAD(X) X(cls_head_options, softcap) X(cls_head_call, logits)
 #define CLS_LAST_FIELDS_OF_MPI(X) X(cls_mpi_options, borders)

@@ -39,6 +39,7 @@ enum {
     CLS_SLOT_LOOPS_THINK = 2097152,  /* loops of the thinking end that, and no request */
     CLS_SLOT_STOPS_BANNED = 4194304, /* stop ids are banned while the request thinks, */
     CLS_SLOT_STOPS_THINK = 8388608,  /* or end the thinking, and no request */
+    CLS_SLOT_SGLANG = 16777216,      /* the watermark is SGLang's */
 };
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u
@@ -58,6 +59,11 @@ CLS_INLINE u32 longest_short_window(u32 windows)
     const u32 most = a > b ? a : b;
     return most > c ? most : c;
 }
+
+/* The words of SGLang's watermark: two keys, the probability of the first, times 2^32, or 0 if
+ * there is no second one, and the greatest probability of a token of a marked row, times 2^32, or
+ * 0. */
+enum { CLS_SGLANG_KEYS = 0, CLS_SGLANG_MIXING = 4, CLS_SGLANG_MOST = 5, CLS_SGLANG_WORDS = 6 };
 
 #define CLS_MAX_MU (1 << 29) /* Mirostat's mu is at most this far from 0 */
 
@@ -144,7 +150,9 @@ typedef struct cls_slot {
     u16 loop_min, loop_max; /* a loop repeats loop_min to loop_max tokens */
     u16 dry_allowed, dry_window;
     u16 ngram, ngram_window;
-    u32 watermark, watermark_key[2]; /* the ids of a context; 0: the text is not marked */
+    u32 watermark, watermark_key[2]; /* the ids of a context; 0: the text is not marked. With
+                                        CLS_SLOT_SGLANG the first word of the key is where
+                                        CLS_SGLANG_WORDS lie in the lists. */
     u32 grammar;       /* the offset of its words (core/grammar.h) in the whole buffer of lists */
     u32 grammar_begin; /* the state of a grammar in which a turn begins */
     cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */

@@ -57,8 +57,12 @@ static const struct usual {
     {"thinking_budget", 1, "0 1 2 5"},
     {"relaxed_top_k", 1, "1 2 5"},
     {"relaxed_delta", 1, "0.1 0.5 1"},
-    {"watermark_context", 1, "1 2 4 5 16"},
+    {"watermark_context", 1, "1 2 4 5 16 33"},
     {"watermark_key", 4, "42 18446744073709551615"},
+    {"watermark_rule", 2, "vllm sglang"},
+    {"watermark_key_b", 2, "7 18446744073709551615"},
+    {"watermark_mixing", 2, "0.25 0.9"},
+    {"watermark_max_probability", 1, "0.2 0.6 0.95"},
     {"infill", 0, "1"},
     {"seed", 8, "0 1 2 3 77 18446744073709551615"},
     {"stream", 1, "1 5 18446744073709551615"},
@@ -151,7 +155,11 @@ static void settle_params(run_maker *m, cls_params *p)
         p->relaxed_top_k != 0)
         p->watermark_context = 0;
     if (p->watermark_context == 0)
-        p->watermark_key = 0;
+        p->watermark_key = 0, p->watermark_rule = CLS_WATERMARK_VLLM;
+    if (p->watermark_rule != CLS_WATERMARK_SGLANG)
+        p->watermark_key_b = 0, p->watermark_max_probability = 1.0f;
+    if (p->watermark_key_b == 0)
+        p->watermark_mixing = 0.5f;
     uint32_t *const windows[] = {&p->penalty_window, &p->repetition_window, &p->frequency_window,
                                  &p->presence_window};
     for (int i = 0; i < 4; i++)

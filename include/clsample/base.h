@@ -160,6 +160,16 @@ typedef enum cls_stop_action {
     CLS_STOP_END_THINKING = 2 /* it ends the thinking */
 } cls_stop_action;
 
+/* Whose watermark a request has (cls_params.watermark_rule): whose detector finds it. */
+typedef enum cls_watermark_rule {
+    /* vLLM's Gumbel-max watermark: Philox numbers of the output's ids. The context has -1 in place
+     * of ids before the output, which begins again with a turn or a chunk of prompt. */
+    CLS_WATERMARK_VLLM = 0,
+    /* SGLang's: Murmur3 hashes of the ids of prompt and output. Before the text has so many ids the
+     * context has fewer, and without any id the row is not marked. */
+    CLS_WATERMARK_SGLANG = 1
+} cls_watermark_rule;
+
 /* An automaton over token ids, which clsample/grammar.h makes. */
 typedef struct cls_grammar cls_grammar;
 

@@ -44,10 +44,20 @@ CLS_API CLS_WARN_UNUSED cls_status cls_host_draw(const cls_host_candidates *cand
 /* A text in which a watermark may be. */
 typedef struct cls_watermark_call {
     size_t struct_size;
-    cls_ids output;    /* the output alone, from its first token on; no id is negative */
-    uint32_t context;  /* watermark_context of cls_params, 1 to 16; there is no default */
+    cls_ids output;   /* the output alone, from its first token on; no id is negative */
+    uint32_t context; /* watermark_context of cls_params, 1 to 64; there is no default */
+    int32_t rule;     /* watermark_rule: a cls_watermark_rule; default CLS_WATERMARK_VLLM */
+    uint64_t key;     /* watermark_key of cls_params */
+
+    /* Only with CLS_WATERMARK_SGLANG: watermark_key_b and watermark_mixing, of which the latter has
+     * no effect without the former (defaults 0 and 0.5), and what was before the output, of which
+     * the last `context` ids count. Without these the first tokens are not counted, whose contexts
+     * are not known. */
+    uint64_t key_b;
+    cls_ids prompt;
+    float mixing;
+
     uint32_t reserved; /* 0 */
-    uint64_t key;      /* watermark_key of cls_params */
 } cls_watermark_call;
 
 CLS_INIT_FUNCTION(cls_watermark_call)
@@ -55,7 +65,8 @@ CLS_INIT_FUNCTION(cls_watermark_call)
 /* What a text has of a watermark. */
 typedef struct cls_watermark_score {
     size_t struct_size;
-    uint32_t scored;   /* tokens that count: of each context the first token after it */
+    uint32_t scored;   /* tokens that count: of each context the first token after it, of SGLang's
+                          4,096 contexts at most */
     uint32_t reserved; /* 0 */
     double score;      /* the sum of -ln(1 - u) over these */
 
@@ -68,8 +79,9 @@ typedef struct cls_watermark_score {
 
 CLS_INIT_FUNCTION(cls_watermark_score)
 
-/* Looks for the watermark of cls_params in a text. vLLM with its single key makes the same one.
- * *score was initialized. Allocates 20 bytes for each id for the time of the call.
+/* Looks for the watermark of cls_params in a text. vLLM with its single key makes the same one, and
+ * SGLang the one of its rule. *score was initialized. Allocates 21 bytes for each id of the output
+ * for the time of the call.
  * CLS_OK; CLS_BAD_ARGUMENT: an id is negative, among others; CLS_OUT_OF_MEMORY. */
 CLS_API CLS_WARN_UNUSED cls_status cls_watermark_detect(const cls_watermark_call *call,
                                                         cls_watermark_score *score);

@@ -273,19 +273,28 @@ typedef struct cls_params {
 
     /* Watermark: the draw takes the token of the row's final set that minimises -ln(u) / p, where p
      * is the token's probability and u a number in (0, 1) that follows from the key, the token and
-     * the last watermark_context ids of the output; cls_watermark_detect() finds that in a text.
-     * Over all keys such tokens follow the row's distribution (Gumbel's trick). Neither seed nor
-     * position decides them, and several rows or `draws` of one slot give one token. The context
-     * has -1 in place of ids before the output, which begins again with a turn or a chunk of
-     * prompt. Greedy requests, forced ids and the tokens of cls_host_draw() are not marked. Nor are
-     * rows whose context has occurred before one of the 8,192 latest output tokens, as far as the
-     * sampler's `max_history` tokens show it: they are drawn as usual. 0: off (default); a key is
-     * refused then. Refused are more than 16 ids or more than `max_history`, and beside a watermark
-     * Mirostat, adaptive p, relaxed_top_k, steps with random_bits, and drafts that are verified by
-     * a method other than CLS_VERIFY_MATCH, which marks each token. (vLLM's Gumbel-max watermark)
-     */
+     * the last watermark_context ids; cls_watermark_detect() finds that in a text. Over all keys
+     * such tokens follow the row's distribution (Gumbel's trick). Neither seed nor position decides
+     * them, and several rows or `draws` of one slot give one token. Greedy requests, forced ids and
+     * the tokens of cls_host_draw() are not marked. Nor are rows whose context has occurred before
+     * one of the 8,192 latest output tokens, as far as the sampler's `max_history` tokens show it:
+     * they are drawn as usual. 0: off (default); the fields below must have their defaults then.
+     * Refused are more than 64 ids or more than `max_history`, and beside a watermark Mirostat,
+     * adaptive p, relaxed_top_k, steps with random_bits, and drafts that are verified by a method
+     * other than CLS_VERIFY_MATCH, which marks each token. watermark_rule: a cls_watermark_rule;
+     * default CLS_WATERMARK_VLLM. */
     uint32_t watermark_context;
+    int32_t watermark_rule;
     uint64_t watermark_key;
+
+    /* Only with CLS_WATERMARK_SGLANG. watermark_key_b: a second key; 0: none (default). Each
+     * context takes the first key with the probability watermark_mixing, which is above 0 and below
+     * 1; without a second key another than the default, 0.5, is refused.
+     * watermark_max_probability: rows whose likeliest token has more than this probability in the
+     * final set are drawn as usual; above 0 and at most 1 (default: none of them). */
+    uint64_t watermark_key_b;
+    float watermark_mixing;
+    float watermark_max_probability;
 
     /* What a loop that loop_repeats finds does: a cls_loop_action. With CLS_LOOP_END_THINKING only
      * loops within the output tokens of the open thinking section count. They get CLS_ROW_LOOP

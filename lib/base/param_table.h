@@ -88,10 +88,22 @@
       "prefer tokens such that their probability is P on average (default -1: off)") \
     X(p, 29, FLOAT, adaptive_decay, END, BOTH, 0.9f, 0, 0.99f, "between 0 and 0.99", \
       "adaptive-decay", "D", "the decay of the average of --adaptive-target (default 0.9)") \
-    X(p, 57, UINT, watermark_context, END, BOTH, 0, 0, 16, "0 (off) to 16", \
-      "watermark-context", "N", "mark the text, by its last N output tokens (default 0: off)") \
+    X(p, 57, UINT, watermark_context, END, BOTH, 0, 0, 64, "0 (off) to 64", \
+      "watermark-context", "N", "mark the text, by its last N tokens (default 0: off)") \
     X(p, 58, UINT64, watermark_key, END, BOTH, 0, 0, 0, NULL, \
-      "watermark-key", "KEY", "the key of --watermark-context (default 0)")
+      "watermark-key", "KEY", "the key of --watermark-context (default 0)") \
+    X(p, 67, CHOICE, watermark_rule, END, BOTH, CLS_WATERMARK_VLLM, CLS_WATERMARK_VLLM, \
+      CLS_WATERMARK_SGLANG, "CLS_WATERMARK_VLLM (0) or CLS_WATERMARK_SGLANG (1)", \
+      "watermark-rule", "vllm|sglang", "whose detector finds the watermark (default vllm)") \
+    X(p, 68, UINT64, watermark_key_b, END, BOTH, 0, 0, 0, NULL, \
+      "watermark-key-b", "KEY", "the second key of SGLang's rule (default 0: none)") \
+    X(p, 69, FLOAT, watermark_mixing, END, BOTH, 0.5f, 0x1p-32f, 1 - FLT_EPSILON / 2, \
+      "above 0 and below 1", \
+      "watermark-mixing", "P", "the probability of the first of two keys (default 0.5)") \
+    X(p, 70, FLOAT, watermark_max_probability, END, BOTH, 1, 0x1p-32f, 1, \
+      "above 0 and at most 1 (off)", \
+      "watermark-max-probability", "P", \
+      "SGLang's rule: do not mark rows with a likelier token (default 1: off)")
 
 #define CLS_PENALTY_PARAMS(X, p) \
     X(p, 8, FLOAT, repetition_penalty, END, EACH, 1, 1e-30f, 1e30f, \

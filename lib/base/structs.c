@@ -41,7 +41,7 @@
     X(cls_shard_options, .shard_count = 1) \
     X(cls_shard_info, ) \
     X(cls_host_candidates, .vocab = CLS_MAX_VOCAB) \
-    X(cls_watermark_call, ) \
+    X(cls_watermark_call, .mixing = 0.5f) \
     X(cls_watermark_score, )
 #define DEFAULTS(name, ...) \
     static const name name##_defaults = {.struct_size = sizeof(name), __VA_ARGS__};

@@ -8,63 +8,98 @@
 
 /* -------------------------------------------------------------------- the draw */
 
-/* Returns the id that is `back` places before the next token, if it is output. */
-static uint32_t output_before(const cls_host_slot *h, uint32_t back)
+/* Returns the id that is `back` places before the next token, if it is output, or if any counts. */
+static uint32_t id_before(const cls_host_slot *h, uint32_t back, int any)
 {
     const uint32_t entry = back <= h->slot.length ? cls_text_entry(h, back) : 0;
-    return entry & CLS_ENTRY_OUTPUT ? entry & CLS_ENTRY_ID : CLS_WATERMARK_NONE;
+    return entry & CLS_ENTRY_OUTPUT || (any && back <= h->slot.length) ? entry & CLS_ENTRY_ID
+                                                                       : CLS_WATERMARK_NONE;
 }
 
 /* Sets ids to the context, of w tokens, of the token that is `back` places before the next one.
- * Nothing before a token that is no output belongs to it. */
-static void context_of(const cls_host_slot *h, uint32_t w, uint32_t back,
+ * Nothing before one that does not count belongs to it. */
+static void context_of(const cls_host_slot *h, uint32_t w, uint32_t back, int any,
                        uint32_t ids[CLS_WATERMARK_MOST])
 {
     for (uint32_t i = w, id = 0; i > 0; i--)
-        ids[i - 1] = id = id != CLS_WATERMARK_NONE ? output_before(h, back + w + 1 - i) : id;
+        ids[i - 1] = id = id != CLS_WATERMARK_NONE ? id_before(h, back + w + 1 - i, any) : id;
 }
 
-static int context_repeats(const cls_host_slot *h, uint32_t w,
+static int context_repeats(const cls_host_slot *h, uint32_t w, int any,
                            const uint32_t ids[CLS_WATERMARK_MOST])
 {
     const uint32_t known = CLS_LAYOUT_HISTORY(h->layout) - w;
     uint32_t earlier[CLS_WATERMARK_MOST];
     for (uint32_t back = 1; back <= known && back <= CLS_WATERMARK_POSITIONS; back++) {
-        context_of(h, w, back, earlier);
-        if (output_before(h, back) != CLS_WATERMARK_NONE &&
+        context_of(h, w, back, any, earlier);
+        if (id_before(h, back, 0) != CLS_WATERMARK_NONE &&
             memcmp(ids, earlier, w * sizeof *ids) == 0)
             return 1;
     }
     return 0;
 }
 
-static void hash_context(const uint32_t *ids, uint32_t w, const uint32_t key[2], uint32_t state[4])
+static void hash_context(const uint32_t *ids, uint32_t w, const uint32_t key[2], cls_mark *mark)
 {
-    watermark_begin(state, w);
+    mark->sglang = 0;
+    mark->key[0] = key[0];
+    mark->key[1] = key[1];
+    watermark_begin(mark->state, w);
     for (uint32_t first = 0; first < w; first += 4) {
         uint32_t four[4] = {0};
         memcpy(four, ids + first, (w - first < 4 ? w - first : 4) * sizeof *ids);
-        watermark_hash(state, w, first, four, key);
+        watermark_hash(mark->state, w, first, four, key);
     }
+}
+
+/* Does this by SGLang's rule, with its words, from the last n ids of w. */
+static void hash_words(const uint32_t *ids, uint32_t w, uint32_t n,
+                       const uint32_t words[CLS_SGLANG_WORDS], cls_mark *mark)
+{
+    uint32_t hash = 0;
+    for (uint32_t i = w - n; i < w; i++)
+        hash = murmur_word(hash, ids[i]);
+    watermark_keyed(mark, murmur_end(hash, n), words + CLS_SGLANG_KEYS, words[CLS_SGLANG_MIXING]);
+}
+
+/* Whether the set's likeliest token is too likely for a mark. */
+static int is_too_likely(const cls_sampled *w, uint32_t most)
+{
+    const float top = float_of_key(w->trace.top_key);
+    const uint64_t mass = (uint64_t)weight(top, top, w->scale, split(top, w->scale).fraction) << 13;
+    return watermark_spares(mass, w->trace.mass, most);
 }
 
 void cls_watermark_draw(cls_sampled *w)
 {
     const cls_slot *const slot = &w->slot; /* the parameters of this row's phase */
-    uint32_t ids[CLS_WATERMARK_MOST], state[4], words[4];
+    const int any = slot->flags & CLS_SLOT_SGLANG ? 1 : 0;
+    const uint32_t length = w->request->slot.length, n = slot->watermark;
+    uint32_t ids[CLS_WATERMARK_MOST], words[4];
+    cls_mark mark;
     cls_marked best = marked_none();
-    context_of(w->request, slot->watermark, 0, ids);
-    if (context_repeats(w->request, slot->watermark, ids))
+    context_of(w->request, n, 0, any, ids);
+    if ((any && length == 0) || context_repeats(w->request, n, any, ids))
         return;
-    hash_context(ids, slot->watermark, slot->watermark_key, state);
+    if (any) {
+        uint32_t numbers[CLS_SGLANG_WORDS];
+        cls_sglang_words(w->request->params, numbers);
+        if (is_too_likely(w, numbers[CLS_SGLANG_MOST]))
+            return;
+        hash_words(ids, n, n < length ? n : length, numbers, &mark);
+    } else
+        hash_context(ids, n, slot->watermark_key, &mark);
     for (uint32_t i = cls_next_marked(w, 0); i < w->vocab; i = cls_next_marked(w, i + 1)) {
-        watermark_words(words, state, i / 4, slot->watermark_key);
-        marked_try(words[i % 4], cls_token_mass(w, i), i, &best);
+        watermark_words(words, &mark, i / 4);
+        marked_try(&mark, words[i % 4], cls_token_mass(w, i), i, &best);
     }
     w->trace.token = (int32_t)best.id;
 }
 
 /* ---------------------------------------------------------------- the detector */
+
+/* SGLang marks after so many contexts of a request, and its detector counts so many. */
+#define MOST_CONTEXTS 4096u
 
 /* A token: the four words of its context's state, and where it is in the text. */
 typedef struct scored {
@@ -80,13 +115,13 @@ static int compare_contexts(const void *a, const void *b)
     return 0;
 }
 
-/* Returns -ln(1 - u), of the number u that vLLM has: rounded to float32. */
-static double score_of(const scored *token, const int32_t *ids, const uint32_t key[2])
+/* Returns -ln(1 - u), of the number u that SGLang has, or vLLM: rounded to float32. */
+static double score_of(const cls_mark *mark, uint32_t id)
 {
-    const uint32_t id = (uint32_t)ids[token->word[4]];
     uint32_t words[4];
-    watermark_words(words, token->word, id / 4, key);
-    return -log(1.0 - (double)(float)(((words[id % 4] >> 8) + 1.0) / 16777217.0));
+    watermark_words(words, mark, id / 4);
+    return mark->sglang ? -log((4294967295.5 - words[id % 4]) / 4294967296.0)
+                        : -log(1.0 - (double)(float)(((words[id % 4] >> 8) + 1.0) / 16777217.0));
 }
 
 /* Returns Q(n, x), the tail of a sum of n exponential numbers: e^-x times the sum of x^k / k! for k
@@ -101,51 +136,121 @@ static double tail_of(uint32_t n, double x)
     return x > 0.0 && sum < 1.0 ? sum : 1.0;
 }
 
+static cls_status check_text(const char *name, const cls_ids *ids)
+{
+    if (ids->ids == NULL && ids->count != 0)
+        return cls_refuse("call->%s.ids is NULL, but call->%s.count is %u", name, name,
+                          (unsigned)ids->count);
+    for (uint32_t i = 0; i < ids->count; i++)
+        if (ids->ids[i] < 0)
+            return cls_refuse("call->%s.ids[%u] is %d, which is not a token", name, (unsigned)i,
+                              (int)ids->ids[i]);
+    return CLS_OK;
+}
+
+static cls_status check_detection(const cls_watermark_call *call)
+{
+    cls_status status = cls_reserved_check("call->reserved", call->reserved);
+    if (status == CLS_OK)
+        status = check_text("output", &call->output);
+    if (status == CLS_OK)
+        status = check_text("prompt", &call->prompt);
+    if (status != CLS_OK)
+        return status;
+    if (call->context < 1 || call->context > CLS_WATERMARK_MOST)
+        return cls_refuse("call->context is %u; it must be 1 to %d", (unsigned)call->context,
+                          CLS_WATERMARK_MOST);
+    if (call->rule != CLS_WATERMARK_VLLM && call->rule != CLS_WATERMARK_SGLANG)
+        return cls_refuse("call->rule is %d; it must be CLS_WATERMARK_VLLM (0) or "
+                          "CLS_WATERMARK_SGLANG (1)",
+                          (int)call->rule);
+    if (call->rule == CLS_WATERMARK_VLLM && (call->key_b != 0 || call->prompt.count != 0))
+        return cls_refuse("call->%s is set, but call->rule is not CLS_WATERMARK_SGLANG",
+                          call->key_b != 0 ? "key_b" : "prompt");
+    return call->mixing > 0.0f && call->mixing < 1.0f
+               ? CLS_OK
+               : cls_refuse("call->mixing is %g; it must be above 0 and below 1",
+                            (double)call->mixing);
+}
+
+/* Sets ids to the context of the output's token i. Returns how many of its ids there are. */
+static uint32_t context_in(const cls_watermark_call *call, uint32_t i, uint32_t *ids)
+{
+    const uint32_t w = call->context, before = call->prompt.count;
+    uint32_t known = 0;
+    for (uint32_t j = 0; j < w; j++) {
+        const uint64_t at = (uint64_t)before + i + j; /* in prompt and output, plus w */
+        const int is_known = at >= w;
+        ids[j] = !is_known          ? CLS_WATERMARK_NONE
+                 : at - w >= before ? (uint32_t)call->output.ids[at - w - before]
+                                    : (uint32_t)call->prompt.ids[at - w];
+        known += (uint32_t)is_known;
+    }
+    return known;
+}
+
+/* Marks the first token after each context: those that count. Contexts are equal if 128 bits of
+ * theirs are. */
+static void mark_first(const cls_watermark_call *call, scored *tokens, uint8_t *counts)
+{
+    static const uint32_t key[2] = {0, 0};
+    uint32_t ids[CLS_WATERMARK_MOST];
+    cls_mark mark;
+    for (uint32_t i = 0; i < call->output.count; i++) {
+        (void)context_in(call, i, ids);
+        hash_context(ids, call->context, key, &mark);
+        memcpy(tokens[i].word, mark.state, sizeof mark.state);
+        tokens[i].word[4] = i;
+    }
+    qsort(tokens, call->output.count, sizeof *tokens, compare_contexts);
+    for (uint32_t i = 0; i < call->output.count; i++)
+        counts[tokens[i].word[4]] =
+            i == 0 || memcmp(tokens[i].word, tokens[i - 1].word, sizeof mark.state) != 0;
+}
+
 cls_status cls_watermark_detect(const cls_watermark_call *callers,
                                 cls_watermark_score *callers_score)
 {
     cls_watermark_call call;
     cls_watermark_score score;
-    uint32_t before[CLS_WATERMARK_MOST];
+    uint32_t ids[CLS_WATERMARK_MOST], words[CLS_SGLANG_WORDS];
+    cls_mark mark;
     cls_status status = CLS_STRUCT_READ(&call, callers, "call");
     if (status == CLS_OK)
         status = CLS_STRUCT_READ_OUTPUT(&score, callers_score, "score");
     if (status == CLS_OK)
-        status = cls_reserved_check("call->reserved", call.reserved);
+        status = check_detection(&call);
     if (status != CLS_OK)
         return status;
-    const uint32_t halves[2] = {(uint32_t)call.key, (uint32_t)(call.key >> 32)};
-    const uint32_t count = call.output.count, context = call.context;
-    const int32_t *const ids = call.output.ids;
-    if (ids == NULL && count != 0)
-        return cls_refuse("call->output.ids is NULL, but call->output.count is %u",
-                          (unsigned)count);
-    if (context < 1 || context > CLS_WATERMARK_MOST)
-        return cls_refuse("call->context is %u; it must be 1 to %d", (unsigned)context,
-                          CLS_WATERMARK_MOST);
-    for (uint32_t i = 0; i < count; i++)
-        if (ids[i] < 0)
-            return cls_refuse("call->output.ids[%u] is %d, which is not a token", (unsigned)i,
-                              (int)ids[i]);
+    const cls_params params = {
+        .watermark_key = call.key, .watermark_key_b = call.key_b, .watermark_mixing = call.mixing};
+    const int sglang = call.rule == CLS_WATERMARK_SGLANG;
+    const uint32_t count = call.output.count, most = sglang ? MOST_CONTEXTS : UINT32_MAX;
     scored *const tokens = calloc(count + (size_t)1, sizeof *tokens);
-    if (tokens == NULL)
-        return cls_no_memory("%u tokens", (unsigned)count);
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t j = 0; j < context; j++)
-            before[j] = i + j >= context ? (uint32_t)ids[i + j - context] : CLS_WATERMARK_NONE;
-        hash_context(before, context, halves, tokens[i].word);
-        tokens[i].word[4] = i;
-    }
-    qsort(tokens, count, sizeof *tokens, compare_contexts);
+    uint8_t *const counts = calloc(count + (size_t)1, 1);
     score.scored = 0;
     score.score = 0.0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (i != 0 && memcmp(tokens[i].word, tokens[i - 1].word, 4 * sizeof *tokens[i].word) == 0)
-            continue; /* the first token after each context counts */
+    if (tokens != NULL && counts != NULL)
+        mark_first(&call, tokens, counts);
+    else
+        status = cls_no_memory("%u tokens", (unsigned)count);
+    cls_sglang_words(&params, words);
+    for (uint32_t i = sglang && call.prompt.count == 0 ? call.context : 0;
+         i < count && score.scored < most && status == CLS_OK; i++) {
+        const uint32_t known = context_in(&call, i, ids);
+        if (!counts[i])
+            continue;
+        if (sglang)
+            hash_words(ids, call.context, known, words, &mark);
+        else
+            hash_context(ids, call.context, words + CLS_SGLANG_KEYS, &mark);
         score.scored++;
-        score.score += score_of(&tokens[i], ids, halves);
+        score.score += score_of(&mark, (uint32_t)call.output.ids[i]);
     }
     free(tokens);
+    free(counts);
+    if (status != CLS_OK)
+        return status;
     score.p_value = tail_of(score.scored, score.score);
     CLS_STRUCT_WRITE(&score, callers_score);
     return CLS_OK;

@@ -359,6 +359,21 @@ static void write_dry(writer *w, const cls_list_param *l)
     slot->breakers = write_longer(w, l, singles, by_first_id);
 }
 
+/* -------------------------------------------------------------------- a watermark */
+
+static uint32_t floor_q32(float p) { return (uint32_t)((double)p * 4294967296.0); }
+
+void cls_sglang_words(const cls_params *p, uint32_t words[CLS_SGLANG_WORDS])
+{
+    words[CLS_SGLANG_KEYS] = (uint32_t)p->watermark_key;
+    words[CLS_SGLANG_KEYS + 1] = (uint32_t)(p->watermark_key >> 32);
+    words[CLS_SGLANG_KEYS + 2] = (uint32_t)p->watermark_key_b;
+    words[CLS_SGLANG_KEYS + 3] = (uint32_t)(p->watermark_key_b >> 32);
+    words[CLS_SGLANG_MIXING] = p->watermark_key_b != 0 ? floor_q32(p->watermark_mixing) : 0;
+    words[CLS_SGLANG_MOST] =
+        p->watermark_max_probability < 1.0f ? floor_q32(p->watermark_max_probability) : 0;
+}
+
 /* -------------------------------------------------------------------- the table */
 
 /* clang-format off */
@@ -384,6 +399,12 @@ static void write_lists(writer *w)
         writers[l - cls_list_table](w, l);
         if (l->length != 0)
             *in_slot(w->slot, l->length) = cls_list_count(l, w->p);
+    }
+    if (w->p->watermark_rule == CLS_WATERMARK_SGLANG) {
+        w->slot->watermark_key[0] = (uint32_t)w->used;
+        uint32_t *const numbers = take_words(w, CLS_SGLANG_WORDS);
+        if (numbers != NULL)
+            cls_sglang_words(w->p, numbers);
     }
 }
 

@@ -318,22 +318,32 @@ int32_t cls_bits_q20(float x)
     return (int32_t)floor(fmin(-cls_log2((double)x), 1000.0) * 1048576.0 + 0.5);
 }
 
-/* Fails if something else decides the draw of a request with a watermark, or if its key is unused.
- */
+/* Fails if something else decides the draw of a request with a watermark, or if what belongs to one
+ * is unused. */
 static cls_status check_watermark(const cls_params *p)
 {
     const char *const other = p->mirostat != 0             ? "mirostat"
                               : p->adaptive_target >= 0.0f ? "adaptive_target"
                               : p->relaxed_top_k != 0      ? "relaxed_top_k"
                                                            : NULL;
-    if (p->watermark_context == 0)
-        return p->watermark_key == 0
-                   ? CLS_OK
-                   : cls_refuse("params->watermark_key is set, but params->watermark_context is 0");
-    return other == NULL ? CLS_OK
-                         : cls_refuse("params->watermark_context is set, and so is params->%s, "
-                                      "which has another draw",
-                                      other);
+    const int sglang = p->watermark_rule == CLS_WATERMARK_SGLANG;
+    const char *const unused =
+        p->watermark_context == 0 && p->watermark_key != 0       ? "watermark_key"
+        : p->watermark_context == 0 && sglang                    ? "watermark_rule"
+        : !sglang && p->watermark_key_b != 0                     ? "watermark_key_b"
+        : !sglang && p->watermark_max_probability < 1.0f         ? "watermark_max_probability"
+        : p->watermark_key_b == 0 && p->watermark_mixing != 0.5f ? "watermark_mixing"
+                                                                 : NULL;
+    if (unused != NULL)
+        return cls_refuse("params->%s is set, but params->%s", unused,
+                          p->watermark_context == 0 ? "watermark_context is 0"
+                          : !sglang                 ? "watermark_rule is not CLS_WATERMARK_SGLANG"
+                                                    : "watermark_key_b is 0");
+    return p->watermark_context == 0 || other == NULL
+               ? CLS_OK
+               : cls_refuse("params->watermark_context is set, and so is params->%s, "
+                            "which has another draw",
+                            other);
 }
 
 static void set_samplers(const cls_params *p, cls_slot *slot)
@@ -463,6 +473,7 @@ static cls_status slot_from(const cls_params *p, uint32_t vocab, cls_slot *slot)
     slot->watermark = slot->flags & CLS_SLOT_GREEDY ? 0 : p->watermark_context;
     slot->watermark_key[0] = (uint32_t)p->watermark_key;
     slot->watermark_key[1] = (uint32_t)(p->watermark_key >> 32);
+    slot->flags |= p->watermark_rule == CLS_WATERMARK_SGLANG ? CLS_SLOT_SGLANG : 0;
     slot->pending = -1;
     slot->adaptive = slot->next_adaptive = adaptive_begin(slot);
     return CLS_OK;

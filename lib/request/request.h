@@ -169,6 +169,9 @@ int cls_dry_is_on(const cls_params *params);
 uint32_t cls_dry_max_exponent(const cls_params *params);
 float cls_dry_penalty(const cls_params *params, uint32_t exponent);
 
+/* Sets the words of SGLang's watermark. */
+void cls_sglang_words(const cls_params *params, uint32_t words[CLS_SGLANG_WORDS]);
+
 /* What cls_ids, cls_biases and cls_sequences have in common. */
 typedef struct cls_list {
     void *array;

@@ -232,6 +232,10 @@ const cls_selftest_case cls_selftest_cases[] = {
      PROOF(V(WATERMARK_0) | V(FORCE_0)), {I(watermark_context, 4), L(watermark_key, 42)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_MASK, 0, "a watermark of top-k 9",
      PROOF(V(WATERMARK_0)), {I(watermark_context, 6), L(watermark_key, 7), I(top_k, 9)}},
+    {ST_FORCED, ROW_PEAKED, WITH_TEXT, 0, "SGLang's watermark, of two keys",
+     PROOF(V(WATERMARK_0)),
+     {I(watermark_context, 5), L(watermark_key, 42), I(watermark_rule, CLS_WATERMARK_SGLANG),
+      L(watermark_key_b, 7)}},
     {ST_FORCED, ROW_FLAT, WITH_TEXT, 0, "a watermark of top-p .75, then as usual",
      ANY, {I(watermark_context, 1), F(top_p, .75)}},
 

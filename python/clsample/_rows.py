@@ -11,7 +11,18 @@ import secrets
 import sys
 import threading
 import warnings
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, OrderedDict, Sequence, Tuple
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    OrderedDict,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
@@ -25,8 +36,8 @@ from ._library import lib, must
 from ._request import Request
 from ._results import Step
 from ._sampler import Sampler
-from ._structs import RANGES, Filler, ids, integer, logit_type, new, real
-from ._types import BY_PHASE, Ids, Params, RowStatus
+from ._structs import RANGES, Filler, choice, ids, integer, logit_type, new, real
+from ._types import BY_PHASE, Ids, Params, RowStatus, WatermarkRule
 
 # The truncations that need neither a history of tokens nor tables.
 NUMBERS = [
@@ -356,12 +367,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def watermark_detect(tokens: Ids, key: int, context: int = 4) -> Watermark:
+def watermark_detect(
+    tokens: Ids,
+    key: int,
+    context: int = 4,
+    *,
+    rule: Union[str, int] = "vllm",
+    key_b: int = 0,
+    mixing: float = 0.5,
+    prompt: Ids = (),
+) -> Watermark:
     """Looks for the watermark of a request's watermark_key in a text: the ids of its output, from
-    its first token on."""
-    numbers, count = ids("tokens", tokens)
-    secret, width = integer("key", key, "uint64_t"), integer("context", context, "uint32_t")
+    its first token on. key_b, mixing and the ids of the prompt belong to the rule "sglang"."""
     call, found = new("cls_watermark_call"), new("cls_watermark_score")
-    call.output.ids, call.output.count, call.context, call.key = numbers, count, width, secret
+    output, before = ids("tokens", tokens), ids("prompt", prompt)
+    call.output.ids, call.output.count = output
+    call.prompt.ids, call.prompt.count = before
+    call.rule = choice("rule", rule, WatermarkRule)
+    call.context = integer("context", context, "uint32_t")
+    call.key, call.key_b = integer("key", key, "uint64_t"), integer("key_b", key_b, "uint64_t")
+    call.mixing = real("mixing", mixing)
     must(lib.cls_watermark_detect(call, found))
     return Watermark(found.scored, found.score, found.p_value)

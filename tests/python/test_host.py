@@ -318,8 +318,31 @@ def test_a_watermark_is_found():
     assert clsample.watermark_detect(tokens, 43).p_value > 1e-3
     squares = clsample.watermark_detect([i * i % 97 for i in range(24)], 42, context=4)
     assert squares.score == pytest.approx(36.26764966) and squares.scored == 24
-    with pytest.raises(clsample.BadArgument, match=r"context is 17; it must be 1 to 16"):
-        clsample.watermark_detect(tokens, 42, 17)
+    with pytest.raises(clsample.BadArgument, match=r"context is 65; it must be 1 to 64"):
+        clsample.watermark_detect(tokens, 42, 65)
+
+
+def test_a_watermark_of_sglang_is_found():
+    logits = np.random.default_rng(2).normal(0, 2, (60, 1000)).astype(np.float32)
+    keys = dict(key_b=7, mixing=0.25)
+    with HOST.sampler(1000, 1, slot_count=2, max_history=64) as sampler:
+        request = sampler.begin(
+            [3, 1, 4],
+            watermark_rule="sglang",
+            watermark_key=42,
+            watermark_key_b=7,
+            watermark_mixing=0.25,
+        )
+        tokens = [int(sampler.sample(row[None], [request]).tokens.get()[0]) for row in logits]
+    found = clsample.watermark_detect(tokens, 42, rule="sglang", prompt=[3, 1, 4], **keys)
+    assert found.scored == 60 and found.p_value < 1e-6
+    assert clsample.watermark_detect(tokens, 42, rule="sglang", **keys).scored == 56
+    assert clsample.watermark_detect(tokens, 42).p_value > 1e-3
+    assert clsample.watermark_detect(tokens, 42, rule="sglang").p_value > found.p_value
+    with pytest.raises(clsample.BadArgument, match="prompt is set, but call->rule is not"):
+        clsample.watermark_detect(tokens, 42, prompt=[1])
+    with pytest.raises(ValueError, match="rule is 'sg'; it must be one of 'vllm', 'sglang'"):
+        clsample.watermark_detect(tokens, 42, rule="sg")
 
 
 def test_parameters_by_phase():

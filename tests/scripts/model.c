@@ -378,6 +378,10 @@ static void take_phase(cls_params *p, const cls_params *second)
     s.stop_action = p->stop_action;
     s.watermark_context = p->watermark_context;
     s.watermark_key = p->watermark_key;
+    s.watermark_rule = p->watermark_rule;
+    s.watermark_key_b = p->watermark_key_b;
+    s.watermark_mixing = p->watermark_mixing;
+    s.watermark_max_probability = p->watermark_max_probability;
     *p = s;
 }
 
