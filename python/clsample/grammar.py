@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
 
 from ._errors import Error, without
 from ._grammar import Grammar, vocabulary_digest
+from ._grammar import draft_ids as draft_ids
 
 
 def tokens(tokenizer: Any) -> List[bytes]:
@@ -100,7 +101,7 @@ def from_regex(regex: str, texts: Sequence[bytes], *, end_ids: Sequence[int]) ->
         if text and token not in end_ids:
             ids.setdefault(text, []).append(token)
     index = Index(regex, Words(end_ids[0], ids))
-    return Grammar.from_outlines(index, vocab=len(texts), end_ids=end_ids)
+    return Grammar.from_outlines(index, vocab=len(texts), end_ids=end_ids, tokens=texts)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -137,7 +138,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     info = grammar.info
     print(
         f"{given.output}: {len(data)} bytes; {info.states} states of {info.vocab} tokens, "
-        f"{info.bytes} bytes in each sampler"
+        f"{info.drafts} with a draft token, {info.bytes} bytes in each sampler"
     )
     return 0
 
