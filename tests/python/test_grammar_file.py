@@ -146,6 +146,13 @@ def test_the_command(tmp_path, capsys):
     assert list(np.flatnonzero(allowed)) == [259, 260]  # both ends, and nothing else
     assert grammar.advance([*text, 260]) == clsample.GRAMMAR_ENDED
     assert grammar.advance([*b"["]) == clsample.GRAMMAR_DEAD
+    spaced, free = [256, *b"ok", 257, 32, 258, *b"}"], grammar.info.states - grammar.info.drafts
+    assert grammar.advance(spaced) == state
+    compact = [str(files["schema.json"]), *given, *ends, "--whitespace", ""]
+    assert command.main(compact) == 0
+    grammar = clsample.Grammar.load(files["out.clsg"].read_bytes())
+    assert grammar.advance(spaced) == clsample.GRAMMAR_DEAD
+    assert grammar.info.states - grammar.info.drafts < free
     assert command.main(["--regex", "(yes|no)", *given, "--end-id", "259"]) == 0
     assert clsample.Grammar.load(files["out.clsg"].read_bytes()).advance([*b"yes", 259]) == (
         clsample.GRAMMAR_ENDED
@@ -159,8 +166,9 @@ def test_the_command(tmp_path, capsys):
         assert command.main(arguments) == 1
         error = capsys.readouterr().err
         assert words in error and error.startswith("clsample.grammar: ")
-    with pytest.raises(SystemExit):
-        command.main([*given, *ends])
+    for arguments in [[*given, *ends], ["--regex", "a", *given, *ends, "--whitespace", ""]]:
+        with pytest.raises(SystemExit):
+            command.main(arguments)
 
 
 def test_the_command_gives_draft_tokens(tmp_path, context):
