@@ -176,7 +176,7 @@ static void read_drafts(const char *path, json_t *drafts, cls_grammar_options *o
     size_t i;
     json_t *value;
     if (drafts != NULL && json_array_size(drafts) != o->states)
-        cli_die("%s: \"draft_ids\" has %zu ids for %" PRIu32 " states; -1 is none", path,
+        cli_die("%s: \"draft_ids\" has %zu elements, and \"transitions\" %" PRIu32, path,
                 json_array_size(drafts), o->states);
     json_array_foreach(drafts, i, value)
     {

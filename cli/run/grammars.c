@@ -58,7 +58,7 @@ cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab)
     o.end_ids.ids = run_list(s, "end", &o.end_ids.count);
     o.draft_ids = run_list(s, "drafts", &drafts);
     if (o.draft_ids != NULL && drafts != states)
-        run_die(s, "drafts has %" PRIu32 " ids for %" PRIu32 " states; -1 is none", drafts, states);
+        run_die(s, "drafts has %" PRIu32 " ids, and of %" PRIu32 " states", drafts, states);
     return create(s, &o);
 }
 

@@ -187,7 +187,7 @@ static cls_status read_transitions(cls_grammar_maker *m, const uint8_t *bytes, u
 }
 
 /* Reads the draft tokens, which are not the only ids of their states, and of which there is one. */
-static cls_status read_drafts(cls_grammar_maker *m, const uint8_t *bytes)
+static cls_status read_draft_tokens(cls_grammar_maker *m, const uint8_t *bytes)
 {
     const uint64_t at = SAVED_HEADER + (uint64_t)m->o.vocab + m->o.states + 2 * m->n_pairs;
     int some = 0;
@@ -219,7 +219,7 @@ static cls_status load_grammar(cls_grammar_maker *m, const uint8_t *bytes, cls_g
         status = read_transitions(m, bytes, column);
     free(column);
     if (status == CLS_OK)
-        status = read_drafts(m, bytes);
+        status = read_draft_tokens(m, bytes);
     if (status != CLS_OK)
         return status;
     cls_maker_digest(m, digest);
