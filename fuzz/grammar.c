@@ -5,7 +5,7 @@
  *
  * The first byte selects how the arrays are changed; the next ones are the vocabulary and the
  * numbers of states and end ids. Then follow the end ids and, for each state, its kind and its
- * transitions. */
+ * transitions; and the draft tokens. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "clsample.h"
 
 enum { MOST_VOCAB = 256, MOST_STATES = 16, MOST_ENDS = 3, MOST_TEXT = 8 };
-enum { OUTSIDE = 1, SMALL = 2, MOVED = 4, NO_FINAL = 8 }; /* bits of the first byte */
+enum { OUTSIDE = 1, SMALL = 2, MOVED = 4, NO_FINAL = 8, DRAFTS = 16 }; /* of the first byte */
 
 /* The arrays, each of exactly the size that its reader may assume, and the table that they make. */
 typedef struct arrays {
@@ -23,6 +23,7 @@ typedef struct arrays {
     int32_t *ids, ends[MOST_ENDS];
     uint32_t *next;
     uint8_t *final_states;
+    int32_t drafts[MOST_STATES];
     uint32_t to[MOST_STATES][MOST_VOCAB]; /* filled if the arrays are valid */
     uint8_t is_end[MOST_VOCAB];
 } arrays;
@@ -96,6 +97,9 @@ static void take_arrays(arrays *a, uint8_t how, input *in)
     o->ids = a->ids;
     o->next = a->next;
     o->final_states = a->final_states;
+    for (uint32_t s = 0; s < o->states; s++)
+        a->drafts[s] = how & DRAFTS ? take_byte(in) - 1 : -1;
+    o->draft_ids = how & DRAFTS ? a->drafts : NULL;
 }
 
 static int is_final(const arrays *a, uint32_t s)
@@ -126,7 +130,9 @@ static int fill_table(arrays *a)
             before = id;
         }
         valid = valid && (!is_final(a, s) || (a->final_states[s] == 1 && o->end_ids.count != 0)) &&
-                (is_final(a, s) || a->offsets[s] != a->offsets[s + 1]);
+                (is_final(a, s) || a->offsets[s] != a->offsets[s + 1]) &&
+                (a->drafts[s] == -1 ||
+                 (a->drafts[s] < (int32_t)o->vocab && a->to[s][a->drafts[s]] != CLS_GRAMMAR_DEAD));
     }
     return valid;
 }
@@ -190,6 +196,19 @@ static uint32_t count_classes(const arrays *a)
     return classes;
 }
 
+/* Returns what a state drafts. */
+static int32_t draft_of(const arrays *a, uint32_t s)
+{
+    int32_t only = -1;
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < a->o.vocab; id++)
+        if (a->to[s][id] != CLS_GRAMMAR_DEAD) {
+            only = (int32_t)id;
+            n++;
+        }
+    return n == 1 ? only : a->drafts[s];
+}
+
 static void check_table(const arrays *a, const cls_grammar *g)
 {
     cls_grammar_info info;
@@ -209,7 +228,7 @@ static void check_table(const arrays *a, const cls_grammar *g)
         }
 }
 
-/* Draws on the host after a text that follows. */
+/* Draws and drafts on the host after a text that follows. */
 static void draw(const arrays *a, const cls_grammar *g, input *in)
 {
     float logits[MOST_VOCAB];
@@ -217,7 +236,8 @@ static void draw(const arrays *a, const cls_grammar *g, input *in)
     const uint32_t vocab = a->o.vocab, first = take_byte(in) % a->o.states,
                    count = take_byte(in) % (MOST_TEXT + 1);
     const int32_t slot = 0;
-    int32_t token = -2, status = 0;
+    int32_t token = -2, status = 0, drafts[MOST_TEXT];
+    cls_draft_call call;
     cls_context *host;
     cls_sampler_options options;
     cls_sampler *sampler;
@@ -237,6 +257,7 @@ static void draw(const arrays *a, const cls_grammar *g, input *in)
     options.late_compile = 1;
     options.vocab = vocab;
     options.slot_count = 1;
+    options.max_history = MOST_TEXT;
     cls_step_init(&step);
     step.rows = 1;
     step.slots.host = &slot;
@@ -244,15 +265,29 @@ static void draw(const arrays *a, const cls_grammar *g, input *in)
         (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = logits, .size = vocab * 4};
     step.tokens = (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = &token, .size = sizeof token};
     step.status = (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = &status, .size = sizeof status};
+    cls_draft_call_init(&call);
+    call.requests = 1;
+    call.k = MOST_TEXT;
+    call.min_n = call.max_n = CLS_MAX_DRAFTS; /* longer than the text */
+    call.slots.host = &slot;
+    call.draft_ids =
+        (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = drafts, .size = sizeof drafts};
     demand(cls_context_create_host(NULL, &host) == CLS_OK &&
                cls_sampler_create(host, &options, &sampler) == CLS_OK &&
                cls_slot_begin(sampler, 0, &params,
                               &(cls_text){.struct_size = sizeof(cls_text),
                                           .output = {output, count}}) == CLS_OK &&
+               cls_draft(sampler, NULL, &call, 0, NULL, NULL) == CLS_OK &&
                cls_sample(sampler, NULL, &step, 0, NULL, NULL) == CLS_OK,
            "a row cannot be sampled: %s", cls_error_message());
     cls_sampler_destroy(sampler);
     cls_context_destroy(host);
+    for (uint32_t i = 0, at = state; i < MOST_TEXT; i++) {
+        const int32_t draft = at < a->o.states ? draft_of(a, at) : -1;
+        demand(drafts[i] == draft, "draft %u is %d in state %u; it is %d", (unsigned)i,
+               (int)drafts[i], (unsigned)at, (int)draft);
+        at = draft >= 0 ? a->to[at][draft] : CLS_GRAMMAR_DEAD;
+    }
     for (uint32_t id = 0; id < vocab && state < a->o.states; id++)
         allowed += a->to[state][id] != CLS_GRAMMAR_DEAD;
     demand(token == -1 ? allowed == 0

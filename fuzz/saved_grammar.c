@@ -3,15 +3,15 @@
  * stays within its states whatever ids follow.
  *
  * The first byte selects whether the digest is corrected, and whether the header is one that fits
- * the size of the rest: its vocabulary and its states follow then. */
+ * the size of the rest, with draft tokens or without: its vocabulary and its states follow then. */
 #include "fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "request/request.h"
 
-enum { CORRECTED = 1, FITTING = 2, WITH_NAME = 4 }; /* bits of the first byte */
+enum { CORRECTED = 1, FITTING = 2, WITH_NAME = 4, WITH_DRAFTS = 8 }; /* bits of the first byte */
 enum { HEADER = 88, VOCAB_AT = 8, DIGEST_AT = 56 };
 
 static void put(uint8_t *at, uint32_t word)
@@ -22,17 +22,17 @@ static void put(uint8_t *at, uint32_t word)
 
 /* Writes a header in front of classes and transitions, which the size says the number of. Returns 0
  * if there is none. */
-static int write_header(uint8_t *bytes, size_t size, input *in)
+static int write_header(uint8_t *bytes, size_t size, int with_drafts, input *in)
 {
     const uint32_t vocab = 1u + take_byte(in) % 64, states = 1u + take_byte(in) % 16;
-    const size_t words = (size - HEADER) / 4;
-    if (size % 4 != 0 || words < vocab + states || (words - vocab - states) % 2 != 0)
+    const size_t words = (size - HEADER) / 4, others = vocab + states * (with_drafts ? 2 : 1);
+    if (size % 4 != 0 || words < others || (words - others) % 2 != 0)
         return 0;
     put(bytes, 0x47534c43u);
-    put(bytes + 4, 1);
+    put(bytes + 4, with_drafts ? 2 : 1);
     put(bytes + VOCAB_AT, vocab);
     put(bytes + VOCAB_AT + 4, states);
-    put(bytes + 16, (uint32_t)(words - vocab - states) / 2);
+    put(bytes + 16, (uint32_t)(words - others) / 2);
     put(bytes + 20, take_byte(in) % 2);
     return 1;
 }
@@ -59,7 +59,14 @@ static void check_grammar(cls_grammar *g, const uint8_t *bytes, size_t size)
     demand(memcmp(copy + DIGEST_AT, bytes + DIGEST_AT, size - DIGEST_AT) == 0,
            "other bytes are saved");
     free(copy);
-    for (uint32_t s = 0; s < info.states && s < 16; s++)
+    for (uint32_t s = 0; s < info.states && s < 16; s++) {
+        const uint32_t draft = grammar_draft(g->words, s);
+        uint32_t after = s;
+        demand(draft == CLS_NO_DRAFT || draft < info.vocab, "draft %u", (unsigned)draft);
+        demand(draft == CLS_NO_DRAFT ||
+                   (cls_grammar_advance(g, &(int32_t){(int32_t)draft}, 1, &after) == CLS_OK &&
+                    after != CLS_GRAMMAR_DEAD),
+               "state %u drafts %u, which it does not allow", (unsigned)s, (unsigned)draft);
         for (uint32_t id = 0; id < info.vocab && id < 64; id++) {
             const int32_t token = (int32_t)id;
             uint32_t state = s;
@@ -68,6 +75,7 @@ static void check_grammar(cls_grammar *g, const uint8_t *bytes, size_t size)
                         state == CLS_GRAMMAR_DEAD),
                    "state %u leads to %u", (unsigned)s, (unsigned)state);
         }
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
@@ -89,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     if (how & FITTING) {
         if (in.size > 3)
             memcpy(bytes + HEADER, in.data + 3, size - HEADER);
-        if (!write_header(bytes, size, &in)) {
+        if (!write_header(bytes, size, how & WITH_DRAFTS, &in)) {
             free(bytes);
             return 0;
         }

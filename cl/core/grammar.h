@@ -22,14 +22,18 @@
  * states [states + 1]: of each state two words: the offset of its transitions, and that of the
  * bitmap of its ids, or 0 if these are at most CLS_GRAMMAR_LISTED.
  * The transitions of all states: a class and the state after it, in ascending order of classes.
- * The bitmaps, state_bitmap() words each. */
+ * The bitmaps, state_bitmap() words each.
+ * drafts [states], unless its offset is 0: the draft token of each state, or CLS_NO_DRAFT. A state
+ * that allows one id has none here: that id is its draft token. */
 enum {
     CLS_GRAMMAR_STATES = 0,
     CLS_GRAMMAR_CLASS_OF = 1,
     CLS_GRAMMAR_MEMBERS = 2,
     CLS_GRAMMAR_STATE = 3,
-    CLS_GRAMMAR_HEADER = 4, /* words */
+    CLS_GRAMMAR_DRAFTS = 4,
+    CLS_GRAMMAR_HEADER = 5, /* words */
 };
+#define CLS_NO_DRAFT 0xffffffffu
 
 /* The most ids of a set that is no bitmap. A row writes such a set to a bitmap of its own. */
 #define CLS_GRAMMAR_LISTED 256u
@@ -59,6 +63,18 @@ CLS_INLINE u32 grammar_next(CLS_GLOBAL const u32 *g, u32 state, u32 id)
             CLS_GRAMMAR_HALVE CLS_GRAMMAR_HALVE CLS_GRAMMAR_HALVE
     }
     return n != 0 && pairs[2 * at] == id_class ? pairs[2 * at + 1] : CLS_GRAMMAR_DEAD;
+}
+
+/* Returns the draft token of a state, or CLS_NO_DRAFT. */
+CLS_INLINE u32 grammar_draft(CLS_GLOBAL const u32 *g, u32 state)
+{
+    if (state >= g[CLS_GRAMMAR_STATES])
+        return CLS_NO_DRAFT;
+    CLS_GLOBAL const u32 *const record = grammar_state_at(g, state);
+    CLS_GLOBAL const u32 *const begin = g + g[CLS_GRAMMAR_MEMBERS] + g[record[0]];
+    if (record[2] - record[0] == 2 && begin[1] - begin[0] == 1)
+        return g[begin[0]];
+    return g[CLS_GRAMMAR_DRAFTS] != 0 ? g[g[CLS_GRAMMAR_DRAFTS] + state] : CLS_NO_DRAFT;
 }
 
 /* Where the bitmaps of rows with a grammar are: the lists have for each row, from

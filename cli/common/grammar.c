@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads a grammar that was saved, or from JSON: {"transitions": [{"ID": STATE, ...}, ...], "final":
- * [STATE, ...], "end_ids": [ID, ...]}, with an object for each state, from state 0 on. */
+ * [STATE, ...], "end_ids": [ID, ...], "draft_ids": [ID, ...]}, with an object and a draft token for
+ * each state, from state 0 on. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -20,7 +21,18 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-const char *cli_grammar_fault(const cls_grammar_options *o, const char *final, const char *end)
+/* Returns whether a state allows an id. */
+static bool allows(const cls_grammar_options *o, uint32_t s, int32_t id, const bool *ends)
+{
+    uint64_t i = o->offsets[s];
+    while (i < o->offsets[s + 1] && o->ids[i] != id)
+        i++;
+    return i < o->offsets[s + 1] ||
+           (o->final_states[s] && id >= 0 && (uint32_t)id < o->vocab && ends[id]);
+}
+
+const char *cli_grammar_fault(const cls_grammar_options *o, const char *final, const char *end,
+                              const char *drafts)
 {
     static char text[256];
     bool *const ends = cli_alloc(o->vocab, sizeof *ends);
@@ -65,6 +77,11 @@ const char *cli_grammar_fault(const cls_grammar_options *o, const char *final, c
                 snprintf(to, room, ": token %" PRId32 " is in %s, too", id, end);
             else
                 continue;
+            return text;
+        }
+        if (o->draft_ids != NULL && o->draft_ids[s] != -1 && !allows(o, s, o->draft_ids[s], ends)) {
+            snprintf(to, room, " does not allow %" PRId32 ", which %s gives it", o->draft_ids[s],
+                     drafts);
             return text;
         }
     }
@@ -153,6 +170,24 @@ static void read_final(const char *path, json_t *final, cls_grammar_options *o)
     o->final_states = flags;
 }
 
+static void read_drafts(const char *path, json_t *drafts, cls_grammar_options *o)
+{
+    int32_t *const ids = cli_alloc(o->states, sizeof *ids);
+    size_t i;
+    json_t *value;
+    if (drafts != NULL && json_array_size(drafts) != o->states)
+        cli_die("%s: \"draft_ids\" has %zu elements, and \"transitions\" %" PRIu32, path,
+                json_array_size(drafts), o->states);
+    json_array_foreach(drafts, i, value)
+    {
+        const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -2;
+        if (id < -1 || id > INT32_MAX)
+            cli_die("%s: \"draft_ids\"[%zu] is neither an id nor -1", path, i);
+        ids[i] = (int32_t)id;
+    }
+    o->draft_ids = drafts != NULL ? ids : NULL;
+}
+
 void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST])
 {
     cls_grammar_info info;
@@ -190,7 +225,7 @@ static cls_grammar *read_saved(const char *path, uint32_t vocab)
 
 cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
 {
-    static const char *const keys[] = {"transitions", "final", "end_ids"};
+    static const char *const keys[] = {"transitions", "final", "end_ids", "draft_ids"};
     cls_grammar_options o;
     cls_grammar *grammar;
     const char *key;
@@ -206,8 +241,8 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
         while (i < sizeof keys / sizeof *keys && strcmp(key, keys[i]) != 0)
             i++;
         if (i == sizeof keys / sizeof *keys)
-            cli_die("%s: \"%.64s\" is not a known key; a grammar has \"transitions\", \"final\" "
-                    "and \"end_ids\"",
+            cli_die("%s: \"%.64s\" is not a known key; a grammar has \"transitions\", \"final\", "
+                    "\"end_ids\" and \"draft_ids\"",
                     path, key);
     }
     cls_grammar_options_init(&o);
@@ -220,7 +255,8 @@ cls_grammar *cli_grammar_read(const char *path, uint32_t vocab)
         snprintf(what, sizeof what, "%s: \"end_ids\"", path);
         cli_ids_from_json(what, value, &o.end_ids);
     }
-    const char *const fault = cli_grammar_fault(&o, "\"final\"", "\"end_ids\"");
+    read_drafts(path, member(path, object, keys[3]), &o);
+    const char *const fault = cli_grammar_fault(&o, "\"final\"", "\"end_ids\"", "\"draft_ids\"");
     if (fault != NULL)
         cli_die("%s: %s", path, fault);
     if (cls_grammar_create(&o, &grammar) != CLS_OK)

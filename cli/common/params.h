@@ -61,7 +61,8 @@ void cli_ids_from_json(const char *what, json_t *value, cls_ids *list);
 
 /* What is wrong with a grammar, in words of its states; NULL: nothing. final, end: what the user
  * calls the final states and the ids that end a text. */
-const char *cli_grammar_fault(const cls_grammar_options *o, const char *final, const char *end);
+const char *cli_grammar_fault(const cls_grammar_options *o, const char *final, const char *end,
+                              const char *drafts);
 
 /* Reads a grammar for a vocabulary; cls_grammar_destroy() gives it up. */
 cls_grammar *cli_grammar_read(const char *path, uint32_t vocab);

@@ -9,7 +9,7 @@
 static cls_grammar *create(const run_statement *s, const cls_grammar_options *o)
 {
     cls_grammar *grammar;
-    const char *const fault = cli_grammar_fault(o, "final", "end");
+    const char *const fault = cli_grammar_fault(o, "final", "end", "drafts");
     if (fault != NULL)
         run_die(s, "%s", fault);
     if (cls_grammar_create(o, &grammar) != CLS_OK)
@@ -23,7 +23,7 @@ cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab)
     const char *at = run_value(s, "of");
     uint64_t *offsets = NULL;
     int32_t *ids = NULL;
-    uint32_t *next = NULL, n = 0, states = 0, finals;
+    uint32_t *next = NULL, n = 0, states = 0, finals, drafts;
     for (bool more = true; more; states++) {
         offsets = cli_grow(offsets, states + (size_t)2, sizeof *offsets);
         offsets[states] = n;
@@ -56,6 +56,9 @@ cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab)
     o.next = next != NULL ? next : cli_alloc(1, sizeof *next);
     o.final_states = final;
     o.end_ids.ids = run_list(s, "end", &o.end_ids.count);
+    o.draft_ids = run_list(s, "drafts", &drafts);
+    if (o.draft_ids != NULL && drafts != states)
+        run_die(s, "drafts has %" PRIu32 " ids, and of %" PRIu32 " states", drafts, states);
     return create(s, &o);
 }
 
@@ -72,6 +75,7 @@ cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t 
     int32_t *const ids = cli_alloc((size_t)states * vocab, sizeof *ids);
     uint32_t *const next = cli_alloc((size_t)states * vocab, sizeof *next);
     uint8_t *const final = cli_alloc(states, 1);
+    int32_t *const drafts = cli_alloc(states, sizeof *drafts);
     uint64_t n = 0;
     for (uint32_t state = 0; state < states; state++) {
         const uint32_t dense = rng_below(&r, 3) == 0 ? 2 : 2 + rng_below(&r, 30);
@@ -85,6 +89,11 @@ cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t 
         offsets[state + 1] = n;
         final[state] |= offsets[state] == n;
     }
+    for (uint32_t state = 0; state < states; state++) { /* behind the draws of the automaton */
+        const uint32_t count = (uint32_t)(offsets[state + 1] - offsets[state]);
+        drafts[state] =
+            count != 0 && rng_below(&r, 4) != 0 ? ids[offsets[state] + rng_below(&r, count)] : -1;
+    }
     cls_grammar_options_init(&o);
     o.vocab = vocab;
     o.states = states;
@@ -93,5 +102,6 @@ cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t 
     o.next = next;
     o.final_states = final;
     o.end_ids = (cls_ids){&end, 1};
+    o.draft_ids = drafts;
     return create(s, &o);
 }

@@ -162,7 +162,7 @@ void run_grammar(run_side *side, const run_statement *s)
     const cls_grammar *const given = run_given_find(side->given, "grammar");
     cls_grammar *grammar;
     char digest[CLI_DIGEST];
-    run_check_keys(s, "file digest seed states of final end", NULL);
+    run_check_keys(s, "file digest seed states of final end drafts", NULL);
     memcpy(&grammar, &given, sizeof given);
     if (grammar == NULL)
         grammar =

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample: drafts from a request's own text, for speculative decoding without a draft model. */
+/* clsample: drafts from a request's own text and its grammar, for speculative decoding without a
+ * draft model. */
 #ifndef CLSAMPLE_DRAFT_H
 #define CLSAMPLE_DRAFT_H
 
@@ -21,7 +22,13 @@ extern "C" {
  * go on with the first of them: they repeat what lies between the place and the end, as copies of
  * LZ77 do. (vLLM and llama.cpp end their drafts there. In a text that repeats itself, where the
  * nearest place is one period from the end, those are few.) A request thus gets either k drafts or
- * none. */
+ * none.
+ *
+ * A request with a grammar, unless it thinks, gets first what the states of the grammar draft
+ * (cls_grammar_options.draft_ids), one after the other. In a state that drafts nothing it gets what
+ * the text has, as long as all drafts before are the text's, too. The drafts end before what the
+ * grammar, allowed_ids, a bad word of one token or min_tokens forbids, and with what ends the
+ * request. They are drafts as all others are: with CLS_VERIFY_MATCH the text stays the same. */
 typedef struct cls_draft_call {
     size_t struct_size;
     uint32_t requests; /* 1 to max_rows */
@@ -31,8 +38,8 @@ typedef struct cls_draft_call {
      * CLS_MAX_DRAFTS; default 2 and 8. */
     uint32_t min_n, max_n;
 
-    /* What stands in place of the drafts of a request that has none: -1 (default), which ends the
-     * request's drafts in cls_verify(), or a token, for runtimes that embed the ids. cls_verify()
+    /* What stands in place of drafts that a request lacks: -1 (default), which ends the request's
+     * drafts in cls_verify(), or a token, for runtimes that embed the ids. cls_verify()
      * treats that token as any other draft: with CLS_VERIFY_MATCH the text stays the same. */
     int32_t fill;
     uint32_t reserved; /* 0 */
@@ -52,7 +59,7 @@ typedef struct cls_draft_call {
      * written. */
     uint64_t ids_stride, ids_request_stride;
 
-    /* int32 [requests]: the number of drafts, k or 0. Absent: not wanted. */
+    /* int32 [requests]: the number of drafts: k or 0, with a grammar 0 to k. Absent: not wanted. */
     cls_buffer counts;
 } cls_draft_call;
 

@@ -48,6 +48,13 @@ typedef struct cls_grammar_options {
 
     /* The most memory, in bytes, that the grammar may take in a sampler. Default: 2^28. */
     uint64_t max_bytes;
+
+    /* [states]: what cls_draft() drafts in each state: an id that the state allows, or -1. A state
+     * that allows one id (it may be an end id) drafts that in any case, at no cost. Such states are
+     * rare where bytes decide: before "name" of JSON `"`, `"n` and `"name` are allowed. Python's
+     * makers of grammars give a state the longest id that it allows, if the bytes of all others are
+     * prefixes of it. NULL: -1 for all. */
+    const int32_t *draft_ids;
 } cls_grammar_options;
 
 CLS_INIT_FUNCTION(cls_grammar_options)
@@ -61,8 +68,9 @@ typedef struct cls_grammar_info {
     uint32_t bitmaps;   /* sets of ids that are stored as bitmaps */
     uint64_t bytes;     /* that each sampler takes in which a request uses the grammar */
     uint8_t digest[32]; /* SHA-256 of the automaton: equal if and only if two have equal vocab,
-                           states, transitions, final states and end ids; the order of end ids does
-                           not matter */
+                           states, transitions, final states, end ids and draft tokens; the order of
+                           end ids does not matter */
+    uint32_t drafts;    /* states that draft a token */
 } cls_grammar_info;
 
 CLS_INIT_FUNCTION(cls_grammar_info)
@@ -78,9 +86,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_grammar_create(const cls_grammar_options 
  * another machine: a program with a tokenizer makes grammars, and a server loads them.
  * vocabulary: uint8 [32], which names the tokens that the ids stand for, such as
  * cls_vocabulary_digest() gives; NULL: nothing does. *size: on entry the size of `out` in bytes, on
- * return that of the grammar: 100 bytes, 4 for each id of the vocabulary and each state, and 8 for
- * each transition of a class. If `out` is NULL only the size is returned. Any thread may call this.
- * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is the size that is needed.
+ * return that of the grammar: 88 bytes, 4 for each id of the vocabulary and each state, 8 for each
+ * transition of a class, and with draft_ids 4 more for each state. If `out` is NULL only the size
+ * is returned. Any thread may call this. CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too
+ * small, and *size is the size that is needed.
  */
 CLS_API CLS_WARN_UNUSED cls_status cls_grammar_save(const cls_grammar *grammar,
                                                     const uint8_t *vocabulary, void *out,

@@ -94,6 +94,13 @@ uint32_t cls_text_end(const cls_host_slot *h, uint32_t id);
  * its stop ids or max_tokens. `thinking`: the state after it. */
 uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs, uint32_t thinking);
 
+/* Returns the grammar that says what may follow the text, or NULL: the request has none, or thinks.
+ */
+const cls_grammar *cls_text_grammar(const cls_host_slot *h);
+
+/* Returns 1 if an id is one of stop_ids. */
+int cls_text_is_stop(const cls_host_slot *h, uint32_t id);
+
 /* Returns 1 if the grammar and allowed_ids leave ids, but only end ids and stop ids: there is no
  * min_tokens then. */
 int cls_text_leaves_ends(const cls_host_slot *h);
@@ -371,10 +378,10 @@ int cls_verification_report(cls_verification *v, uint32_t place);
 
 /* ------------------------------------------------------- lookup.c */
 
-/* Sets drafts to k tokens that followed the end of a text, as cls_draft() does. Returns k, or 0 if
- * there are none; then they are `fill`. `text`: [n] the tokens that are searched. */
-uint32_t cls_lookup(const cls_draft_call *call, const int32_t *text, uint32_t n, int32_t *drafts,
-                    uint64_t stride);
+/* Sets k drafts of a request, NULL: none, as cls_draft() does. Returns how many there are; the rest
+ * is `fill`. `text`: [n] the tokens that are searched. */
+uint32_t cls_lookup(const cls_draft_call *call, const cls_host_slot *h, const int32_t *text,
+                    uint32_t n, int32_t *drafts, uint64_t stride);
 
 /* --------------------------------------------------------- host.c */
 

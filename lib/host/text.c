@@ -46,7 +46,7 @@ static int ends_thinking(const cls_host_slot *h, uint32_t id)
     return i < ends->count;
 }
 
-static int is_stop_id(const cls_host_slot *h, uint32_t id)
+int cls_text_is_stop(const cls_host_slot *h, uint32_t id)
 {
     const cls_ids *const stop = &h->params->stop_ids;
     uint32_t i = 0;
@@ -71,7 +71,7 @@ static uint32_t thinking_after(const cls_host_slot *h, uint32_t id, int is_outpu
         return s->thinking - s->thinking_budget < p->thinking_forced.count ? s->thinking + 1 : 0;
     if (ends_thinking(h, id))
         return 0;
-    if (is_output && due < 0 && (s->flags & CLS_SLOT_STOPS_THINK) && is_stop_id(h, id) &&
+    if (is_output && due < 0 && (s->flags & CLS_SLOT_STOPS_THINK) && cls_text_is_stop(h, id) &&
         s->outputs + 1 >= s->min_tokens)
         return 1 + s->thinking_budget;                           /* its end is due */
     return is_output && due < 0 ? s->thinking + 1 : s->thinking; /* due ids do not count */
@@ -91,21 +91,21 @@ int cls_text_relaxes(const cls_host_slot *h)
 
 /* ------------------------------------------------------------------------ grammar */
 
-/* Returns 1 if the request follows a grammar and does not think. */
-static int grammar_applies(const cls_host_slot *h)
+const cls_grammar *cls_text_grammar(const cls_host_slot *h)
 {
-    return h->params->grammar != NULL && h->slot.thinking == 0;
+    return h->slot.thinking == 0 ? h->params->grammar : NULL;
 }
 
 int cls_text_leaves_ends(const cls_host_slot *h)
 {
     const cls_ids *const allowed = &h->params->allowed_ids;
+    const cls_grammar *const grammar = cls_text_grammar(h);
     const int some = cls_params_allow_some(h->params);
     int any = 0;
-    for (uint32_t i = 0; i < (some ? allowed->count : h->vocab) && grammar_applies(h); i++) {
+    for (uint32_t i = 0; i < (some ? allowed->count : h->vocab) && grammar != NULL; i++) {
         const uint32_t id = some ? (uint32_t)allowed->ids[i] : i,
-                       next = grammar_next(h->params->grammar->words, h->slot.grammar_state, id);
-        if (next != CLS_GRAMMAR_DEAD && next != CLS_GRAMMAR_ENDED && !is_stop_id(h, id))
+                       next = grammar_next(grammar->words, h->slot.grammar_state, id);
+        if (next != CLS_GRAMMAR_DEAD && next != CLS_GRAMMAR_ENDED && !cls_text_is_stop(h, id))
             return 0;
         any |= next != CLS_GRAMMAR_DEAD;
     }
@@ -116,18 +116,18 @@ int cls_text_leaves_ends(const cls_host_slot *h)
  * it before min_tokens, too. */
 static uint32_t grammar_after(const cls_host_slot *h, uint32_t id)
 {
-    if (!grammar_applies(h))
+    if (cls_text_grammar(h) == NULL)
         return h->slot.grammar_state;
     const uint32_t next = grammar_next(h->params->grammar->words, h->slot.grammar_state, id);
     return next != CLS_GRAMMAR_DEAD && h->slot.outputs + 1 < h->slot.min_tokens &&
-                   is_stop_id(h, id) && cls_text_leaves_ends(h)
+                   cls_text_is_stop(h, id) && cls_text_leaves_ends(h)
                ? CLS_GRAMMAR_ENDED
                : next;
 }
 
 int cls_text_allows(const cls_host_slot *h, uint32_t id)
 {
-    return !grammar_applies(h) ||
+    return cls_text_grammar(h) == NULL ||
            grammar_next(h->params->grammar->words, h->slot.grammar_state, id) != CLS_GRAMMAR_DEAD;
 }
 
@@ -137,7 +137,7 @@ uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs, u
 {
     const cls_slot *const s = &h->slot;
     const int goes_on = thinking != 0 && (s->flags & CLS_SLOT_STOPS) != 0;
-    if (!goes_on && outputs >= s->min_tokens && is_stop_id(h, id))
+    if (!goes_on && outputs >= s->min_tokens && cls_text_is_stop(h, id))
         return CLS_ROW_STOPPED;
     return s->max_tokens != 0 && outputs >= s->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                                                           : CLS_ROW_OK;

@@ -201,6 +201,47 @@ static int make_pairs(cls_grammar_maker *m)
     return fits;
 }
 
+/* ---------------------------------------------------------------------- drafts */
+
+int cls_maker_allows(const cls_grammar_maker *m, uint32_t s, uint32_t id)
+{
+    uint64_t i = m->offsets[s];
+    while (i < m->offsets[s + 1] && m->pairs[2 * i] != m->class_of[id])
+        i++;
+    return i < m->offsets[s + 1];
+}
+
+int cls_maker_allows_one(const cls_grammar_maker *m, uint32_t s)
+{
+    return m->offsets[s + 1] - m->offsets[s] == 1 && m->size[m->pairs[2 * m->offsets[s]]] == 1;
+}
+
+/* Takes the draft tokens that are not the only ids of their states. */
+static cls_status take_drafts(cls_grammar_maker *m)
+{
+    const int32_t *const ids = m->o.draft_ids;
+    int some = 0;
+    if (ids == NULL)
+        return CLS_OK;
+    m->drafts = malloc(m->o.states * sizeof *m->drafts);
+    if (m->drafts == NULL)
+        return cls_no_grammar_memory();
+    for (uint32_t s = 0; s < m->o.states; s++) {
+        const int is_token = ids[s] >= 0 && (uint32_t)ids[s] < m->o.vocab;
+        if (ids[s] != -1 && !(is_token && cls_maker_allows(m, s, (uint32_t)ids[s])))
+            return cls_refuse("options->draft_ids[%u] is %d, which state %u does not allow",
+                              (unsigned)s, (int)ids[s], (unsigned)s);
+        const int stays = ids[s] != -1 && !cls_maker_allows_one(m, s);
+        m->drafts[s] = stays ? (uint32_t)ids[s] : CLS_NO_DRAFT;
+        some |= stays;
+    }
+    if (!some) {
+        free(m->drafts);
+        m->drafts = NULL;
+    }
+    return CLS_OK;
+}
+
 /* ------------------------------------------------------------------------ sets */
 
 /* Returns the number of ids that a state allows. */
@@ -262,7 +303,7 @@ static int find_sets(cls_grammar_maker *m)
 
 /* Returns the offsets of the parts, each behind the one before it. */
 typedef struct grammar_parts {
-    uint64_t class_of, members, states, pairs, bitmaps, end;
+    uint64_t class_of, members, states, pairs, bitmaps, drafts, end;
 } grammar_parts;
 
 static grammar_parts parts_of_grammar(const cls_grammar_maker *m)
@@ -273,7 +314,8 @@ static grammar_parts parts_of_grammar(const cls_grammar_maker *m)
     p.states = p.members + m->classes + 1 + (m->o.vocab - m->size[CLS_CLASS_NEVER]);
     p.pairs = p.states + 2 * ((uint64_t)m->o.states + 1);
     p.bitmaps = p.pairs + 2 * m->n_pairs;
-    p.end = p.bitmaps + (uint64_t)m->bitmaps * state_bitmap(m->o.vocab);
+    p.drafts = p.bitmaps + (uint64_t)m->bitmaps * state_bitmap(m->o.vocab);
+    p.end = p.drafts + (m->drafts != NULL ? m->o.states : 0);
     return p;
 }
 
@@ -320,6 +362,10 @@ static void write_grammar(cls_grammar_maker *m, const grammar_parts *p, uint32_t
         memcpy(g + p->pairs, m->pairs, (size_t)m->n_pairs * 2 * sizeof *g);
     for (uint32_t i = 0; i < m->bitmaps; i++)
         mark_members(g, m->owner[i], g + p->bitmaps + (size_t)i * state_bitmap(m->o.vocab));
+    if (m->drafts != NULL) {
+        g[CLS_GRAMMAR_DRAFTS] = (uint32_t)p->drafts;
+        memcpy(g + p->drafts, m->drafts, m->o.states * sizeof *g);
+    }
 }
 
 void cls_hash_words(cls_sha256 *hash, const uint32_t *words, uint64_t n)
@@ -346,6 +392,8 @@ void cls_maker_digest(const cls_grammar_maker *m, uint8_t digest[CLS_DIGEST_SIZE
         cls_hash_words(&hash, &n, 1);
         cls_hash_words(&hash, m->pairs + 2 * m->offsets[s], 2 * (uint64_t)n);
     }
+    if (m->drafts != NULL)
+        cls_hash_words(&hash, m->drafts, m->o.states);
     cls_sha256_final(&hash, digest);
 }
 
@@ -369,8 +417,8 @@ int cls_maker_allocate(cls_grammar_maker *m)
 
 void cls_maker_free(cls_grammar_maker *m)
 {
-    void *const all[] = {m->is_end,  m->class_of, m->size, m->renamed, m->key,
-                         m->offsets, m->pairs,    m->set,  m->owner,   m->lookup};
+    void *const all[] = {m->is_end, m->class_of, m->size, m->renamed, m->key,   m->offsets,
+                         m->pairs,  m->drafts,   m->set,  m->owner,   m->lookup};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
 }
@@ -402,6 +450,8 @@ cls_status cls_maker_finish(cls_grammar_maker *m, cls_grammar **out)
     g->bitmaps = m->bitmaps;
     g->words = words;
     g->n_words = (uint32_t)parts.end;
+    for (uint32_t s = 0; s < g->states; s++)
+        g->drafts += grammar_draft(words, s) != CLS_NO_DRAFT;
     *out = g;
     return CLS_OK;
 }
@@ -415,7 +465,8 @@ static cls_status make_grammar(cls_grammar_maker *m, cls_grammar **out)
         return status;
     refine(m);
     number_classes(m);
-    return make_pairs(m) ? cls_maker_finish(m, out) : cls_no_grammar_memory();
+    status = make_pairs(m) ? take_drafts(m) : cls_no_grammar_memory();
+    return status == CLS_OK ? cls_maker_finish(m, out) : status;
 }
 
 cls_status cls_grammar_create(const cls_grammar_options *callers, cls_grammar **out)
@@ -464,6 +515,7 @@ cls_status cls_grammar_query(const cls_grammar *g, cls_grammar_info *callers)
     info.states = g->states;
     info.classes = g->classes;
     info.bitmaps = g->bitmaps;
+    info.drafts = g->drafts;
     info.bytes = g->n_words * (uint64_t)sizeof *g->words;
     memcpy(info.digest, g->digest, sizeof info.digest);
     CLS_STRUCT_WRITE(&info, callers);

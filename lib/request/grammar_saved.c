@@ -5,9 +5,10 @@
 #include <stdlib.h>
 
 /* A saved grammar is a header and what its digest is of: the classes of all ids and, for each
- * state, the number of its transitions and these. All words are little-endian. */
+ * state, the number of its transitions and these; in format 2 then the draft tokens of all states.
+ * All words are little-endian. */
 #define SAVED_MAGIC 0x47534c43u /* "CLSG" */
-enum { SAVED_FORMAT = 1, DIGEST_WORDS = CLS_DIGEST_SIZE / 4 };
+enum { SAVED_FORMAT = 1, SAVED_DRAFTS = 2, DIGEST_WORDS = CLS_DIGEST_SIZE / 4 };
 enum {
     MAGIC_AT,
     FORMAT_AT,
@@ -34,6 +35,12 @@ static uint32_t word_at(const uint8_t *bytes, uint64_t at)
     return word;
 }
 
+/* Returns the bytes of a grammar of the maker's numbers. */
+static uint64_t saved_size(uint32_t vocab, uint32_t states, uint64_t pairs, int has_drafts)
+{
+    return 4 * (SAVED_HEADER + (uint64_t)vocab + states + 2 * pairs + (has_drafts ? states : 0));
+}
+
 cls_status cls_grammar_save(const cls_grammar *g, const uint8_t *vocabulary, void *out,
                             size_t *size)
 {
@@ -41,7 +48,8 @@ cls_status cls_grammar_save(const cls_grammar *g, const uint8_t *vocabulary, voi
         return cls_refuse("%s is NULL", g == NULL ? "grammar" : "size");
     const uint32_t *const w = g->words;
     const uint32_t pairs = (grammar_state_at(w, g->states)[0] - grammar_state_at(w, 0)[0]) / 2;
-    const uint64_t need = 4 * (SAVED_HEADER + (uint64_t)g->vocab + g->states + 2 * (uint64_t)pairs);
+    const int has_drafts = w[CLS_GRAMMAR_DRAFTS] != 0;
+    const uint64_t need = saved_size(g->vocab, g->states, pairs, has_drafts);
     const size_t room = *size;
     *size = (size_t)need;
     if (out == NULL)
@@ -52,7 +60,7 @@ cls_status cls_grammar_save(const cls_grammar *g, const uint8_t *vocabulary, voi
     uint8_t *const to = out;
     uint64_t at = SAVED_HEADER;
     put_word(to, MAGIC_AT, SAVED_MAGIC);
-    put_word(to, FORMAT_AT, SAVED_FORMAT);
+    put_word(to, FORMAT_AT, has_drafts ? SAVED_DRAFTS : SAVED_FORMAT);
     put_word(to, VOCAB_AT, g->vocab);
     put_word(to, STATES_AT, g->states);
     put_word(to, PAIRS_AT, pairs);
@@ -69,6 +77,8 @@ cls_status cls_grammar_save(const cls_grammar *g, const uint8_t *vocabulary, voi
         for (uint32_t i = record[0]; i < record[2]; i++)
             put_word(to, at++, w[i]);
     }
+    for (uint32_t s = 0; s < g->states && has_drafts; s++)
+        put_word(to, at++, w[w[CLS_GRAMMAR_DRAFTS] + s]);
     return CLS_OK;
 }
 
@@ -85,11 +95,11 @@ static cls_status read_saved_header(const cls_saved_grammar *saved, cls_grammar_
         return cls_refuse("saved->bytes is NULL");
     if (saved->size < 4 * SAVED_HEADER || word_at(bytes, MAGIC_AT) != SAVED_MAGIC)
         return cls_refuse("saved->bytes are no saved grammar");
-    if (word_at(bytes, FORMAT_AT) != SAVED_FORMAT)
-        return cls_refuse(
-            "saved->bytes are a grammar saved in format %u; this library reads format "
-            "%d",
-            (unsigned)word_at(bytes, FORMAT_AT), SAVED_FORMAT);
+    const uint32_t format = word_at(bytes, FORMAT_AT);
+    if (format < SAVED_FORMAT || format > SAVED_DRAFTS)
+        return cls_refuse("saved->bytes are a grammar saved in format %u; this library reads "
+                          "formats %d and %d",
+                          (unsigned)format, SAVED_FORMAT, SAVED_DRAFTS);
     m->o.vocab = word_at(bytes, VOCAB_AT);
     m->o.states = word_at(bytes, STATES_AT);
     m->o.max_bytes = saved->max_bytes;
@@ -97,7 +107,7 @@ static cls_status read_saved_header(const cls_saved_grammar *saved, cls_grammar_
     if (m->o.vocab < 1 || m->o.vocab > CLS_MAX_VOCAB || m->o.states < 1 ||
         m->o.states >= 1u << 30 || word_at(bytes, NAMED_AT) > 1)
         return damaged_grammar("an impossible number");
-    if (saved->size != 4 * (SAVED_HEADER + (uint64_t)m->o.vocab + m->o.states + 2 * m->n_pairs))
+    if (saved->size != saved_size(m->o.vocab, m->o.states, m->n_pairs, format == SAVED_DRAFTS))
         return cls_refuse("saved->size is %zu, which is not that of this grammar: it was cut short "
                           "or is damaged",
                           saved->size);
@@ -176,6 +186,26 @@ static cls_status read_transitions(cls_grammar_maker *m, const uint8_t *bytes, u
     return first == m->n_pairs ? check_columns(m, column) : damaged_grammar("too few transitions");
 }
 
+/* Reads the draft tokens, which are not the only ids of their states, and of which there is one. */
+static cls_status read_draft_tokens(cls_grammar_maker *m, const uint8_t *bytes)
+{
+    const uint64_t at = SAVED_HEADER + (uint64_t)m->o.vocab + m->o.states + 2 * m->n_pairs;
+    int some = 0;
+    if (word_at(bytes, FORMAT_AT) != SAVED_DRAFTS)
+        return CLS_OK;
+    m->drafts = malloc(m->o.states * sizeof *m->drafts);
+    if (m->drafts == NULL)
+        return cls_no_grammar_memory();
+    for (uint32_t s = 0; s < m->o.states; s++) {
+        const uint32_t id = m->drafts[s] = word_at(bytes, at + s);
+        if (id != CLS_NO_DRAFT &&
+            (id >= m->o.vocab || !cls_maker_allows(m, s, id) || cls_maker_allows_one(m, s)))
+            return damaged_grammar("an impossible draft token");
+        some |= id != CLS_NO_DRAFT;
+    }
+    return some ? CLS_OK : damaged_grammar("they have no draft token");
+}
+
 static cls_status load_grammar(cls_grammar_maker *m, const uint8_t *bytes, cls_grammar **out)
 {
     uint8_t digest[CLS_DIGEST_SIZE];
@@ -188,6 +218,8 @@ static cls_status load_grammar(cls_grammar_maker *m, const uint8_t *bytes, cls_g
     if (status == CLS_OK)
         status = read_transitions(m, bytes, column);
     free(column);
+    if (status == CLS_OK)
+        status = read_draft_tokens(m, bytes);
     if (status != CLS_OK)
         return status;
     cls_maker_digest(m, digest);

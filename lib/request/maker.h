@@ -28,6 +28,7 @@ typedef struct cls_grammar_maker {
     uint64_t *offsets; /* [states + 1] of the transitions by class */
     uint32_t *pairs;   /* class and next state of each */
     uint64_t n_pairs, pairs_size;
+    uint32_t *drafts; /* [states] as cl/core/grammar.h has them; NULL: there is none */
     uint32_t *set;    /* [states] the bitmap of a state plus 1, or 0 */
     uint32_t *owner;  /* [bitmaps] a state that has it */
     uint32_t *lookup; /* [lookups] bitmaps plus 1, by hash */
@@ -39,11 +40,16 @@ typedef struct cls_grammar_maker {
 int cls_maker_allocate(cls_grammar_maker *maker);
 void cls_maker_free(cls_grammar_maker *maker);
 
+/* Return whether a state allows an id, and whether it allows one id. */
+int cls_maker_allows(const cls_grammar_maker *maker, uint32_t state, uint32_t id);
+int cls_maker_allows_one(const cls_grammar_maker *maker, uint32_t state);
+
 /* Makes a grammar of the classes and the transitions. Fails if it takes more than o.max_bytes, or
  * if memory runs out. */
 cls_status cls_maker_finish(cls_grammar_maker *maker, cls_grammar **out);
 
-/* The digest is of the classes and the transitions, whatever else the words are. */
+/* The digest is of the classes, the transitions and the draft tokens, whatever else the words are.
+ */
 void cls_maker_digest(const cls_grammar_maker *maker, uint8_t digest[CLS_DIGEST_SIZE]);
 
 /* Adds words in little-endian order to a digest. */

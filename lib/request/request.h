@@ -118,7 +118,7 @@ int cls_history_need_of(const cls_params *params, int i, cls_history_need *need)
  * has it on the device. */
 struct cls_grammar {
     atomic_int references;
-    uint32_t vocab, states, classes, bitmaps;
+    uint32_t vocab, states, classes, bitmaps, drafts;
     uint8_t digest[CLS_DIGEST_SIZE];
     uint32_t *words; /* [n_words] as kernels read them (cl/core/grammar.h) */
     uint32_t n_words;

@@ -311,15 +311,17 @@ void cls_run_lookup(const cls_plan *plan, cls_sampler *s)
     const cls_draft_call *const c = &plan->draft;
     for (uint32_t i = 0; i < c->requests; i++) {
         const int32_t slot = slot_of(plan, s, i);
-        const cls_host_slot *const h = slot >= 0 ? &s->host->slot[slot] : NULL;
+        const cls_host_slot *h = slot >= 0 ? &s->host->slot[slot] : NULL;
         int32_t *const drafts = (int32_t *)memory_at(&c->draft_ids) + i * c->ids_request_stride;
         uint32_t n = 0;
-        if (h != NULL && !h->slot.stopped)
+        if (h != NULL && h->slot.stopped)
+            h = NULL;
+        if (h != NULL)
             n = h->slot.length < s->history ? h->slot.length : s->history;
         for (uint32_t k = 0; k < n; k++)
             s->host->text[k] = (int32_t)(cls_text_entry(h, n - k) & CLS_ENTRY_ID);
         write_int(output_at(plan, CLS_VERIFIED_EMITTED, i),
-                  (int32_t)cls_lookup(c, s->host->text, n, drafts, c->ids_stride));
+                  (int32_t)cls_lookup(c, h, s->host->text, n, drafts, c->ids_stride));
     }
 }
 

@@ -39,6 +39,8 @@ class Grammar(Unique):
     start: the state in which requests begin, unless they have another grammar_state. It has number
         0 in a dict, and must be 0 otherwise.
     final_states: the states in which a text may end, by one of end_ids.
+    draft_ids: the draft tokens of states, by states: what Sampler.draft() drafts there. A state
+        that allows one id drafts it in any case.
     max_bytes: the most memory that the grammar may take in a sampler.
     """
 
@@ -54,11 +56,15 @@ class Grammar(Unique):
         final_states: Iterable[Any] = (),
         end_ids: Iterable[int] = (),
         max_bytes: int = 1 << 28,
+        draft_ids: Optional[Mapping[Any, int]] = None,
     ) -> None:
         arrays, self.states = _arrays_of(transitions, start)
         flags = np.zeros(max(len(arrays.offsets) - 1, 1), np.uint8)
         for state in final_states:
             flags[_number(self.states, "final_states", state)] = 1
+        drafts = np.full(len(flags), -1, np.int32)
+        for state, token in (draft_ids or {}).items():
+            drafts[_number(self.states, "draft_ids", state)] = integer("draft_ids", token)
         ends = ids("end_ids", list(end_ids))
         options = new("cls_grammar_options")
         options.vocab = integer("vocab", vocab, "uint32_t")
@@ -68,6 +74,7 @@ class Grammar(Unique):
         options.next = pointer(arrays.next, "uint32_t")
         options.final_states = pointer(flags, "uint8_t")
         options.end_ids = ends
+        options.draft_ids = pointer(drafts, "int32_t")
         options.max_bytes = integer("max_bytes", max_bytes, "uint64_t")
         out = ffi.new("cls_grammar **")
         must(lib.cls_grammar_create(options, out))
@@ -76,10 +83,17 @@ class Grammar(Unique):
 
     @classmethod
     def from_outlines(
-        cls, index: Any, *, vocab: int, end_ids: Iterable[int], max_bytes: int = 1 << 28
+        cls,
+        index: Any,
+        *,
+        vocab: int,
+        end_ids: Iterable[int],
+        max_bytes: int = 1 << 28,
+        tokens: Optional[Sequence[bytes]] = None,
     ) -> Grammar:
         """That of an outlines_core.Index. end_ids: those of its vocabulary, which may end a text in
-        its final states. vocab: that of the sampler, which may be larger."""
+        its final states. vocab: that of the sampler, which may be larger. tokens: the bytes of each
+        token, by which states have draft tokens (draft_ids())."""
         ends = set(end_ids)
         transitions = index.get_transitions()
         for state in index.get_final_states():
@@ -87,13 +101,15 @@ class Grammar(Unique):
         for state, found in transitions.items():
             if not ends.isdisjoint(found):
                 transitions[state] = {t: to for t, to in found.items() if t not in ends}
+        final = index.get_final_states()
         return cls(
             transitions,
             vocab=vocab,
             start=index.get_initial_state(),
-            final_states=index.get_final_states(),
+            final_states=final,
             end_ids=sorted(ends),
             max_bytes=max_bytes,
+            draft_ids=None if tokens is None else draft_ids(transitions, final, tokens),
         )
 
     @classmethod
@@ -114,7 +130,8 @@ class Grammar(Unique):
         tokens: the bytes of each token of the vocabulary; b"" for one that is no text, such as a
         special token, which then is a symbol of its own. Texts of equal bytes are one state, unless
         the matcher goes on differently after two of them that were followed, among them each token
-        that may be the last one of a text: then each sequence of tokens is a state.
+        that may be the last one of a text: then each sequence of tokens is a state. States have
+        draft tokens (draft_ids()).
         end_ids: all ids that end a text of the matcher, and no others.
         """
         words = list(tokens)
@@ -125,7 +142,12 @@ class Grammar(Unique):
         most = integer("max_states", max_states, "uint32_t")
         transitions, final = explored(matcher, words, set(ends), most)
         return cls(
-            transitions, vocab=len(words), final_states=final, end_ids=ends, max_bytes=max_bytes
+            transitions,
+            vocab=len(words),
+            final_states=final,
+            end_ids=ends,
+            max_bytes=max_bytes,
+            draft_ids=draft_ids(dict(enumerate(transitions)), final, words),
         )
 
     def save(self, vocabulary: Optional[Vocabulary] = None) -> bytes:
@@ -186,6 +208,36 @@ class Grammar(Unique):
 
     def __repr__(self) -> str:
         return f"<clsample.Grammar of {self.info.states} states>"
+
+
+# ----------------------------------------------------------------------------------- drafts
+
+
+def draft_ids(
+    transitions: Mapping[Any, Iterable[int]], final_states: Iterable[Any], tokens: Sequence[bytes]
+) -> Dict[Any, int]:
+    """The draft tokens of states whose next bytes are certain: the longest token that a state
+    allows, if the bytes of all others that it allows are prefixes of it. Where `"`, `"n` and
+    `"name` are allowed, the model most likely writes `"name`. A state in which the text may also
+    end has none, nor has one that allows tokens without bytes."""
+    final, found = set(final_states), {}
+    for state, allowed in transitions.items():
+        longest = _longest(allowed, tokens) if state not in final else None
+        if longest is not None:
+            found[state] = longest
+    return found
+
+
+def _longest(allowed: Iterable[int], tokens: Sequence[bytes]) -> Optional[int]:
+    """Large sets mostly end at their second token: it does not begin as the first one does."""
+    best, text = None, b""
+    for token in allowed:
+        word = tokens[token] if token < len(tokens) else b""
+        if not word or not (word.startswith(text) or text.startswith(word)):
+            return None
+        if best is None or (len(word), -token) > (len(text), -best):
+            best, text = token, word
+    return best
 
 
 # ----------------------------------------------------------------------------- vocabularies

@@ -675,8 +675,9 @@ class Sampler(Closed):
         wait_for: Any = (),
     ) -> Drafts:
         """Enqueues the look-up of drafts in the requests' own text: k tokens that followed when the
-        text last ended as it does now, in up to max_n tokens and in at least min_n. Needs the
-        feature "verify". verify() takes the ids, and k in place of each request's list:
+        text last ended as it does now, in up to max_n tokens and in at least min_n. What the
+        states of a grammar draft comes first. Needs the feature "verify". verify() takes the ids,
+        and k in place of each request's list:
 
             found = sampler.draft(requests, 4)
             sampler.verify(logits, [4] * len(requests), requests, draft_ids=found.draft_ids)

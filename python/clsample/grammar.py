@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
 
 from ._errors import Error, without
 from ._grammar import Grammar, vocabulary_digest
+from ._grammar import draft_ids as draft_ids
 
 
 def tokens(tokenizer: Any) -> List[bytes]:
@@ -100,7 +101,7 @@ def from_regex(regex: str, texts: Sequence[bytes], *, end_ids: Sequence[int]) ->
         if text and token not in end_ids:
             ids.setdefault(text, []).append(token)
     index = Index(regex, Words(end_ids[0], ids))
-    return Grammar.from_outlines(index, vocab=len(texts), end_ids=end_ids)
+    return Grammar.from_outlines(index, vocab=len(texts), end_ids=end_ids, tokens=texts)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -109,12 +110,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("schema", nargs="?", metavar="SCHEMA.json", help="a JSON Schema")
     parser.add_argument("--regex", help="a regular expression in place of a schema")
+    parser.add_argument(
+        "--whitespace",
+        metavar="REGEX",
+        help="what may stand between the tokens of JSON (default: outlines-core's, [ ]?); with ''"
+        " the next bytes are certain more often, and more is drafted",
+    )
     parser.add_argument("--tokenizer", required=True, metavar="TOKENIZER.json")
     parser.add_argument("--end-id", required=True, type=int, action="append", metavar="ID")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
     given = parser.parse_args(arguments)
     if (given.schema is None) == (given.regex is None):
         parser.error("give either a schema or --regex")
+    if given.schema is None and given.whitespace is not None:
+        parser.error("--whitespace is for a schema")
     try:
         texts = tokens(given.tokenizer)
         for end in given.end_id:
@@ -127,7 +136,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             except ImportError as error:
                 raise without("grammar", error) from None
             schema = pathlib.Path(given.schema).read_text(encoding="utf-8")
-            regex = build_regex_from_schema(schema)
+            regex = build_regex_from_schema(schema, given.whitespace)
         grammar = from_regex(regex, texts, end_ids=given.end_id)
         data = grammar.save(vocabulary_digest(texts))
         pathlib.Path(given.output).write_bytes(data)
@@ -137,7 +146,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     info = grammar.info
     print(
         f"{given.output}: {len(data)} bytes; {info.states} states of {info.vocab} tokens, "
-        f"{info.bytes} bytes in each sampler"
+        f"{info.drafts} with a draft token, {info.bytes} bytes in each sampler"
     )
     return 0
 

@@ -176,6 +176,11 @@ grammar '{"transitions": [{"3": 0, "03": 0}]}' 'state 0 has token 3 twice$'
 grammar '{"transitions": [{"3": 0}], "end_ids": [3]}' 'state 0: token 3 is in "end_ids", too$'
 grammar '{"transitions": [{"3": 0}], "end_ids": [2000]}' \
     '"end_ids": 2000 is not a token of a vocabulary of 37$'
+grammar '{"transitions": [{"3": 0}], "draft_ids": [4]}' \
+    'state 0 does not allow 4, which "draft_ids" gives it$'
+grammar '{"transitions": [{"3": 0}], "draft_ids": [3, -1]}' \
+    '"draft_ids" has 2 elements, and "transitions" 1$'
+grammar '{"transitions": [{"3": 0}], "draft_ids": ["x"]}' '"draft_ids".0. is neither an id nor -1$'
 grammar '{"transitions": [{"3": 0}], "end_ids": ["x"]}' '"end_ids": the value is not an integer$'
 grammar '{"transitions": []}' 'there is no state$'
 grammar '{' 'line 1'

@@ -127,3 +127,15 @@ def theirs(cl, device):
 def ended(*requests):
     for request in requests:
         request.end()
+
+
+def drafted(context, grammar, k=8, **params):
+    """What a request with a grammar drafts at its beginning."""
+    with context.sampler(grammar.vocab, 1, max_history=8, features="all") as sampler:
+        request = sampler.begin(grammar=grammar, **params)
+        found = sampler.draft([request], k)
+        count = int(found.counts.get()[0])
+        ids = found.draft_ids.get().ravel().tolist()
+        request.end()
+    assert ids[count:] == [-1] * (k - count)
+    return ids[:count]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import clsample
+import clsample.grammar
 from clsample import GRAMMAR_DEAD, GRAMMAR_ENDED, Grammar
-from conftest import reference, token_of
+from conftest import drafted, reference, token_of
 
 END = 9
 WORDS = {b"a": 0, b"b": 1, b"ab": 2, b"ba": 3, b"c": 4, b"bc": 5}
@@ -64,6 +65,9 @@ def test_forms_of_transitions_are_one_grammar():
         (lambda: Grammar([{0: 0}], vocab=10, final_states=[0]), clsample.BadArgument, "end"),
         (lambda: Grammar(([0, 1], [0, 1], [0]), vocab=10), ValueError, "offsets"),
         (lambda: Grammar([{0.5: 0}], vocab=10), TypeError, "integers"),
+        (lambda: small(draft_ids={"t": 2}), clsample.BadArgument, "is 2, which state 1 does not"),
+        (lambda: small(draft_ids={"v": 1}), ValueError, "draft_ids has the state 'v'"),
+        (lambda: small(draft_ids={"t": 0.5}), TypeError, "draft_ids must be an integer"),
         (lambda: small(max_bytes=10), clsample.BadArgument, "max_bytes"),
         (lambda: Grammar.from_matcher(3, [b"a"], end_ids=[0]), TypeError, "matcher"),
         (lambda: Grammar.from_matcher(3, [b"a", "b"], end_ids=[0]), TypeError, r"tokens\[1\] must"),
@@ -75,6 +79,35 @@ def test_forms_of_transitions_are_one_grammar():
 def test_refused(what, error, words):
     with pytest.raises(error, match=words):
         what()
+
+
+def test_draft_tokens(context):
+    grammar = small(draft_ids={"t": 4})
+    assert grammar.info.drafts == 3 and small().info.drafts == 2
+    assert drafted(context, grammar) == [0, 4, END] and drafted(context, small()) == [0]
+    assert drafted(context, grammar, 2) == [0, 4]
+    assert grammar.info.digest != small().info.digest == small(draft_ids={"s": 0}).info.digest
+    again = Grammar.load(grammar.save())
+    assert again.info.digest == grammar.info.digest
+    assert drafted(context, again, grammar_state=1) == [4, END]
+
+
+def test_draft_tokens_by_bytes():
+    words = [b'"', b'"n', b'"name', b"na", b"", b"x", b'"n', b'"name']
+    for allowed, draft in [
+        ([0, 1, 2], 2),
+        ([2, 1, 0], 2),
+        ([7, 2, 6], 2),  # of equal bytes the lowest id
+        ([0, 3], None),
+        ([0, 1, 3], None),
+        ([0, 4], None),  # a token without bytes is no prefix
+        ([0, 9], None),
+        ([5], 5),
+        ([], None),
+    ]:
+        found = clsample.grammar.draft_ids({"s": allowed}, [], words)
+        assert found == ({} if draft is None else {"s": draft})
+    assert clsample.grammar.draft_ids({0: [0, 1], 1: [0, 1]}, [1], words) == {0: 1}
 
 
 def texts_of(grammar, most=12):
@@ -104,13 +137,19 @@ def names():
     return tokens, texts
 
 
-def test_outlines():
+def test_outlines(context):
     outlines = pytest.importorskip("outlines_core")
     words = outlines.Vocabulary(END, {token: [number] for token, number in WORDS.items()})
     index = outlines.Index("abc|abab", words)
     grammar = Grammar.from_outlines(index, vocab=10, end_ids=[END])
     assert texts_of(grammar) == names()[1]
     assert grammar.states[index.get_initial_state()] == 0
+    assert grammar.info.drafts == 2 and drafted(context, grammar) == []  # b before c, and the end
+    texts = names()[0]
+    grammar = Grammar.from_outlines(index, vocab=10, end_ids=[END], tokens=texts)
+    # a, ab; then abc and abab differ.
+    assert drafted(context, grammar) == [WORDS[b"ab"]]
+    assert drafted(context, grammar, output=[WORDS[b"ab"], WORDS[b"a"]]) == [WORDS[b"b"], END]
 
 
 def test_xgrammar():

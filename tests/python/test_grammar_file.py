@@ -14,6 +14,7 @@ import pytest
 
 import clsample
 from clsample import grammar as command
+from conftest import drafted
 
 WORDS = [b"a", b"bc", b"", b"d", b"\xff\x00"]
 TRANSITIONS = {"start": {0: "start", 1: "end"}, "end": {4: "start"}}
@@ -70,7 +71,7 @@ def test_bad_input(made):
         (state[:-1], "it was cut short or is damaged"),
         (state[:20], "are no saved grammar"),
         (b"", "are no saved grammar"),
-        (state[:4] + b"\2" + state[5:], "saved in format 2; this library reads format 1"),
+        (state[:4] + b"\3" + state[5:], "saved in format 3; this library reads formats 1 and 2"),
         (state[:-1] + b"\1", "damaged"),
     ]:
         with pytest.raises(clsample.BadArgument, match=words):
@@ -145,6 +146,13 @@ def test_the_command(tmp_path, capsys):
     assert list(np.flatnonzero(allowed)) == [259, 260]  # both ends, and nothing else
     assert grammar.advance([*text, 260]) == clsample.GRAMMAR_ENDED
     assert grammar.advance([*b"["]) == clsample.GRAMMAR_DEAD
+    spaced, free = [256, *b"ok", 257, 32, 258, *b"}"], grammar.info.states - grammar.info.drafts
+    assert grammar.advance(spaced) == state
+    compact = [str(files["schema.json"]), *given, *ends, "--whitespace", ""]
+    assert command.main(compact) == 0
+    grammar = clsample.Grammar.load(files["out.clsg"].read_bytes())
+    assert grammar.advance(spaced) == clsample.GRAMMAR_DEAD
+    assert grammar.info.states - grammar.info.drafts < free
     assert command.main(["--regex", "(yes|no)", *given, "--end-id", "259"]) == 0
     assert clsample.Grammar.load(files["out.clsg"].read_bytes()).advance([*b"yes", 259]) == (
         clsample.GRAMMAR_ENDED
@@ -158,8 +166,35 @@ def test_the_command(tmp_path, capsys):
         assert command.main(arguments) == 1
         error = capsys.readouterr().err
         assert words in error and error.startswith("clsample.grammar: ")
-    with pytest.raises(SystemExit):
-        command.main([*given, *ends])
+    for arguments in [[*given, *ends], ["--regex", "a", *given, *ends, "--whitespace", ""]]:
+        with pytest.raises(SystemExit):
+            command.main(arguments)
+
+
+def test_the_command_gives_draft_tokens(tmp_path, context):
+    """What the schema of a tool makes certain is drafted, in the longest tokens that write it."""
+    pytest.importorskip("outlines_core")
+    texts = [bytes([byte]) for byte in range(256)]
+    texts += [b'{"', b'"na', b"name", b'":', b': "', b'"arg', b"uments", b'","', b"sea", b"rch"]
+    texts, end = [*texts, b""], len(texts)
+    regex = r'\{"name":"(search|weather)","arguments":\{"city":"[a-z]+"\}\}'
+    grammar = command.from_regex(regex, texts, end_ids=[end])
+    loaded = clsample.Grammar.load(grammar.save(texts), texts)
+
+    def after(text):
+        state = loaded.advance([texts.index(word) for word in text])
+        return [texts[i] for i in drafted(context, loaded, 16, grammar_state=state)]
+
+    assert after([]) == [b'{"', b"name", b'":', b'"']
+    assert after([b'{"', b"n"]) == [b"a", b"m", b"e", b'":', b'"']
+    assert after([b'{"', b"name", b'":', b'"', b"s"]) == [
+        b"e", b"a", b"rch", b'","', b"a", b"r", b"g", b"uments", b'":', b'{"', b"c", b"i", b"t",
+        b"y", b'":',
+    ]  # fmt: skip
+    before = [b'{"', b"name", b'":', b'"', b"sea", b"rch", b'","', b"a", b"r", b"g", b"uments",
+              b'":', b'{"', b"c", b"i", b"t", b"y", b'":', b'"']  # fmt: skip
+    assert after(before) == []
+    assert after([*before, b"x", b'"']) == [b"}", b"}", b""]
 
 
 TOOL = {

@@ -22,6 +22,7 @@ void automaton_finish(automaton *a)
     a->o.next = a->next;
     a->o.final_states = a->final_states;
     a->o.end_ids = (cls_ids){a->end_ids, a->end_ids[0] >= 0 ? 2 : 0};
+    a->o.draft_ids = a->drafts ? a->draft_ids : NULL;
 }
 
 void automaton_draw(automaton *a, uint32_t vocab, rng *r)
@@ -49,6 +50,26 @@ void automaton_draw(automaton *a, uint32_t vocab, rng *r)
     for (uint32_t s = 0; s < a->states; s++)
         if (a->offsets[s] == a->offsets[s + 1])
             a->final_states[s] = 1;
+    a->drafts = rng_below(r, 3) != 0;
+    for (uint32_t s = 0; s < a->states; s++) {
+        const uint32_t n = (uint32_t)(a->offsets[s + 1] - a->offsets[s]), i = rng_below(r, n + 2);
+        a->draft_ids[s] = i < n                          ? a->ids[a->offsets[s] + i]
+                          : i == n && a->final_states[s] ? a->end_ids[rng_below(r, 2)]
+                                                         : -1;
+    }
+    a->o.draft_ids = a->drafts ? a->draft_ids : NULL;
+}
+
+int32_t automaton_draft(const automaton *a, uint32_t state)
+{
+    int32_t only = -1;
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < a->vocab && state < a->states; id++)
+        if (automaton_after(a, state, (int32_t)id) != CLS_GRAMMAR_DEAD) {
+            only = (int32_t)id;
+            n++;
+        }
+    return n == 1 ? only : a->drafts && state < a->states ? a->draft_ids[state] : -1;
 }
 
 uint32_t automaton_after(const automaton *a, uint32_t state, int32_t id)

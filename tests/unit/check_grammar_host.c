@@ -22,6 +22,7 @@ static void check_state(const automaton *a, const cls_grammar *g, uint32_t state
         ck_assert_int_eq((int)((uint32_t)words[id / 32] >> (id % 32) & 1u),
                          next != CLS_GRAMMAR_DEAD);
     }
+    ck_assert_int_eq((int32_t)grammar_draft(g->words, state), automaton_draft(a, state));
     for (uint32_t id = a->vocab; id % 32 != 0; id++)
         ck_assert_uint_eq((uint32_t)words[id / 32] >> (id % 32) & 1u, 0);
     if (state < a->states) { /* a set that is large is a bitmap, which no row makes again */
@@ -36,7 +37,7 @@ START_TEST(same_as_arrays)
 {
     automaton *const a = malloc(sizeof *a);
     rng r = {fixture_seed()};
-    uint32_t bitmaps = 0;
+    uint32_t bitmaps = 0, drafted = 0;
     for (int i = 0; i < 60; i++) {
         cls_grammar *g, *again;
         cls_grammar_info info = {.struct_size = sizeof info}, other = info;
@@ -46,6 +47,10 @@ START_TEST(same_as_arrays)
         ck_assert_uint_eq(info.vocab, a->vocab);
         ck_assert_uint_eq(info.states, a->states);
         ck_assert_uint_le(info.classes, a->vocab);
+        uint32_t drafts = 0, others = 0;
+        for (uint32_t s = 0; s < a->states; s++)
+            drafts += automaton_draft(a, s) != -1;
+        ck_assert_uint_eq(info.drafts, drafts);
         bitmaps += info.bitmaps;
         for (uint32_t s = 0; s < a->states; s++)
             check_state(a, g, s);
@@ -61,9 +66,23 @@ START_TEST(same_as_arrays)
             must(cls_grammar_query(again, &other));
             ck_assert_mem_ne(info.digest, other.digest, sizeof info.digest);
             cls_grammar_destroy(again);
+            a->next[0] = (a->next[0] + a->states - 1) % a->states;
         }
+        for (uint32_t s = 0; s < a->states; s++) { /* draft tokens belong to the digest */
+            const int32_t before = automaton_draft(a, s), was = a->draft_ids[s];
+            a->draft_ids[s] = -1;
+            again = automaton_grammar(a);
+            must(cls_grammar_query(again, &other));
+            ck_assert_int_eq(memcmp(info.digest, other.digest, sizeof info.digest) == 0,
+                             before == automaton_draft(a, s));
+            others += before != automaton_draft(a, s);
+            cls_grammar_destroy(again);
+            a->draft_ids[s] = was;
+        }
+        drafted += others;
         cls_grammar_destroy(g);
     }
+    ck_assert_uint_gt(drafted, 60);
     ck_assert_uint_gt(bitmaps, 20); /* sets of both kinds occur */
     free(a);
 }
@@ -136,6 +155,8 @@ START_TEST(refusals)
     const int32_t unordered[] = {1, 3, 2}, twice[] = {1, 2, 2}, outside[] = {1, 2, 8},
                   negative[] = {-1, 2, 3}, ends[] = {1, 2, 7}, no_end[] = {8};
     const uint32_t no_state[] = {1, 3, 2};
+    const int32_t no_token[] = {-1, 8, -1}, below[] = {-1, -2, -1}, elsewhere[] = {-1, 1, -1},
+                  no_way_out[] = {-1, -1, 3}, too_early[] = {7, -1, -1};
     const uint8_t never[] = {0, 0, 0}, wrong[] = {0, 0, 2};
     const struct {
         size_t at, size;
@@ -167,7 +188,14 @@ START_TEST(refusals)
         FIELD(end_ids, ((cls_ids){NULL, 1}), "options->end_ids.ids is NULL"),
         FIELD(end_ids, ((cls_ids){no_end, 1}), "options->end_ids.ids[0] is 8"),
         FIELD(end_ids, ((cls_ids){NULL, 0}), "options->end_ids is empty"),
-        FIELD(max_bytes, (uint64_t){100}, "the grammar takes 140 bytes, but max_bytes"),
+        FIELD(draft_ids, (const int32_t *){no_token},
+              "options->draft_ids[1] is 8, which state 1 does not allow"),
+        FIELD(draft_ids, (const int32_t *){below}, "options->draft_ids[1] is -2, which state 1"),
+        FIELD(draft_ids, (const int32_t *){elsewhere}, "options->draft_ids[1] is 1, which state 1"),
+        FIELD(draft_ids, (const int32_t *){no_way_out},
+              "options->draft_ids[2] is 3, which state 2"),
+        FIELD(draft_ids, (const int32_t *){too_early}, "options->draft_ids[0] is 7, which state 0"),
+        FIELD(max_bytes, (uint64_t){100}, "the grammar takes 144 bytes, but max_bytes"),
     };
     cls_grammar *g;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -220,7 +248,8 @@ START_TEST(calls)
     must(cls_grammar_query(g, &info));
     ck_assert_uint_eq(info.classes, 4);
     ck_assert_uint_eq(info.bitmaps, 0);
-    ck_assert_uint_eq(info.bytes, 140);
+    ck_assert_uint_eq(info.bytes, 144);
+    ck_assert_uint_eq(info.drafts, 2);
     ends_otherwise.end_ids.ids = (const int32_t[]){6};
     must(cls_grammar_create(&ends_otherwise, &ends));
     must(cls_grammar_query(ends, &other));

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "automaton.h"
-#include "base/base.h"
+#include "request/request.h"
 
-enum { HEADER = 88, VOCAB_AT = 8, DIGEST_AT = 56 }; /* bytes */
+enum { HEADER = 88, VOCAB_AT = 8, NAMED_AT = 20, DIGEST_AT = 56 }; /* bytes */
 
 /* Saves a grammar; the caller frees the bytes. */
 static uint8_t *saved_bytes(const cls_grammar *g, const uint8_t *vocabulary, size_t *size)
@@ -77,6 +77,8 @@ START_TEST(round_trips)
                 must(cls_grammar_advance(again, &token, 1, &state));
                 ck_assert_uint_eq(state, automaton_after(&a, s, token));
             }
+        for (uint32_t s = 0; s < a.states; s++)
+            ck_assert_int_eq((int32_t)grammar_draft(again->words, s), automaton_draft(&a, s));
         cls_grammar_destroy(g);
         cls_grammar_destroy(again);
         free(bytes);
@@ -101,7 +103,7 @@ START_TEST(damaged)
             const uint8_t bit = (uint8_t)(1u << rng_below(&r, 8));
             memcpy(copy, bytes, size);
             copy[i] ^= bit;
-            if (i < 24 || i >= DIGEST_AT) /* not the vocabulary's name, which is not set */
+            if (i < NAMED_AT || i >= DIGEST_AT) /* not the vocabulary's name, which is not set */
                 ck_assert_msg(load(copy, size, NULL, &other) == CLS_BAD_ARGUMENT, "byte %zu", i);
             correct(copy, size);
             if (load(copy, size, NULL, &other) != CLS_OK) {
@@ -190,6 +192,53 @@ START_TEST(impossible)
 }
 END_TEST
 
+/* The small grammar with a draft token of its state, and of one that allows a single id. */
+START_TEST(draft_tokens)
+{
+    static const uint32_t classes[2][4] = {{2, 2, 0, 1}, {2, 0, 0, 0}},
+                          pairs[2][4] = {{1, CLS_GRAMMAR_ENDED, 2, 0}, {2, 0}};
+    const struct {
+        int only;
+        uint32_t draft;
+        const char *words;
+    } cases[] = {
+        {0, 0, NULL},
+        {0, 1, NULL},
+        {0, 3, NULL},
+        {0, 2, "an impossible draft token"},
+        {0, 4, "an impossible draft token"},
+        {0, UINT32_MAX - 1, "an impossible draft token"},
+        {0, UINT32_MAX, "they have no draft token"},
+        {1, 0, "an impossible draft token"},
+        {1, UINT32_MAX, "they have no draft token"},
+    };
+    uint8_t bytes[256];
+    cls_grammar *g;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int only = cases[i].only;
+        size_t size = small_bytes(bytes, classes[only], pairs[only], only ? 1 : 2), again;
+        must(load(bytes, size, NULL, &g));
+        cls_grammar_destroy(g);
+        put(bytes, 1, 2);
+        must_not_load(bytes, size, NULL, "it was cut short or is damaged");
+        put(bytes, size / 4, cases[i].draft);
+        size += 4;
+        correct(bytes, size);
+        if (cases[i].words != NULL) {
+            must_not_load(bytes, size, NULL, cases[i].words);
+            continue;
+        }
+        must(load(bytes, size, NULL, &g));
+        ck_assert_uint_eq(grammar_draft(g->words, 0), cases[i].draft);
+        uint8_t *const saved = saved_bytes(g, NULL, &again);
+        ck_assert_uint_eq(again, size);
+        ck_assert_mem_eq(saved, bytes, size);
+        cls_grammar_destroy(g);
+        free(saved);
+    }
+}
+END_TEST
+
 START_TEST(vocabularies)
 {
     const void *const texts[] = {"a", "bc", NULL, "d"};
@@ -218,8 +267,8 @@ START_TEST(vocabularies)
     must(load(with, size, NULL, &named)); /* whoever loads it knows */
     cls_grammar_destroy(named);
     must_not_load(with, size, other, "its ids stand for other tokens");
-    with[4] = 2;
-    must_not_load(with, size, name, "saved in format 2; this library reads format 1");
+    with[4] = 3;
+    must_not_load(with, size, name, "saved in format 3; this library reads formats 1 and 2");
     with[4] = 1;
     cls_saved_grammar_init(&saved);
     saved.bytes = with;
@@ -242,6 +291,7 @@ int main(void)
     add_test(round_trips);
     add_test(damaged);
     add_test(impossible);
+    add_test(draft_tokens);
     add_test(vocabularies);
     return fixture_end();
 }
