@@ -220,7 +220,8 @@ def draft_ids(
     allows, if the bytes of all others that it allows are prefixes of it. Where `"`, `"n` and
     `"name` are allowed, the model most likely writes `"name`. A state in which the text may also
     end has none, nor has one that allows tokens without bytes."""
-    final, found = set(final_states), {}
+    found: Dict[Any, int] = {}
+    final = set(final_states)
     for state, allowed in transitions.items():
         longest = _longest(allowed, tokens) if state not in final else None
         if longest is not None:
