@@ -40,7 +40,7 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 limits() {
     cat <<EOF
 slots 80 640 0 37 0 93 5 200 8 0
-slots-state 128 872 16 25 0 106 20 350 16 1024
+slots-state 128 864 0 25 0 106 20 350 16 1024
 prepare 64 8 0 50 0 80 6 250 8 256
 survey 48 0 0 62 4 64 5 200 8 0
 survey-row 80 0 0 37 4 96 6 200 8 0
