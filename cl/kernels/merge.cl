@@ -77,34 +77,31 @@ static inline i32 list_bound(const step_args *s, u32 section, u32 wanted)
     return bound;
 }
 
-/* Adds the tokens of the lists of all shards that reach a key: the lists are in descending order.
- * The max tiles that get one are cleared first, unless the whole row was. An item adds the tokens
- * of every WGS-th max tile, so that no two items write to one. */
+/* Adds the tokens of the lists of all shards that reach a key: the lists are in descending order,
+ * and an item takes every WGS-th token of each. The max tiles that get one are cleared first,
+ * unless the whole row was. */
 ONE_COPY void merge_lists(const step_args *s, const merged_row *m, u32 section, i32 bound,
                           int is_cleared)
 {
     for (u32 round = is_cleared ? 1u : 0u; round < 2; round++) {
         for (u32 shard = 0; shard < s->args->shards; shard++) {
             __global const u32 *const from = section_of(s, shard, section);
+            __global const u32 *const list = from + CLS_SECTION_WORDS;
             const u32 listed = from[CLS_SECTION_LISTED];
-            for (u32 i = 0; i < listed; i++) {
-                const i32 key = sent_key(from[CLS_SECTION_WORDS + 2 * i]);
-                const u32 id = from[CLS_SECTION_WORDS + 2 * i + 1], at = id / CLS_MAX_TILE;
-                if (key < bound)
-                    break;
-                if (at % WGS != LOCAL_ID)
-                    continue;
+            for (u32 i = LOCAL_ID; i < listed && sent_key(list[2 * i]) >= bound; i += WGS) {
+                const i32 key = sent_key(list[2 * i]);
+                const u32 id = list[2 * i + 1], at = id / CLS_MAX_TILE;
                 if (round == 0) {
                     for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
                         VSTORE((FV)(CLS_MASKED), m->z + at * CLS_MAX_TILE + v);
                 } else {
                     m->z[id] = float_of_key(key);
-                    m->key[at] = max(m->key[at], key);
+                    atomic_max(m->key + at, key);
                 }
             }
         }
+        BARRIER();
     }
-    BARRIER();
 }
 
 /* Adds the tokens that a shard sends one after another, from token `first` to last - 1. */

@@ -8,58 +8,17 @@
 #include "row/count.cl"
 
 #ifndef COLLECTS_ALONE
-/* What an item reads of a max tile at once: consecutive vectors, whose tokens, at most 32, have a
- * bit each in a word. */
-#if VEC == 16
-#define PIECE_VECTORS 2
-#define EACH_OF_PIECE CLS_EACH_2
-#elif VEC == 8
-#define PIECE_VECTORS 4
-#define EACH_OF_PIECE CLS_EACH_4
-#else
-#define PIECE_VECTORS 8
-#define EACH_OF_PIECE CLS_EACH_8
-#endif
-#define PIECE (PIECE_VECTORS * VEC)
-#define PIECES (CLS_MAX_TILE / PIECE)
-#define PIECE_LOAD(g) x[g] = LOAD_NARROW(r->x, i + g * VEC);
-#define PIECE_WIDE(g) LOAD_2(r->x, i + 2 * g * VEC, x[2 * g], x[2 * g + 1])
-#define PIECE_BITS(g) bits |= piece_lanes(x[g], from, to) << (g * VEC);
-static inline u32 piece_lanes(FV x, f32 from, f32 to) { return lane_bits((x > from) & (x <= to)); }
-static inline u32 piece_bits(const FV *x, f32 from, f32 to)
-{
-    u32 bits = 0;
-    EACH_OF_PIECE(PIECE_BITS)
-    return bits;
-}
-
-/* Returns which tokens of the piece that begins at token i are above `under` and not above `over`.
- */
-static inline u32 piece_hits(SHARED const row_logits *r, u32 i, int kind, f32 least, f32 under,
-                             f32 over)
-{
-    u32 hits = 0;
-    if (kind == TILE_RAW) {
-        FV x[PIECE_VECTORS];
-#if WIDE
-        if (r->wide) {
-            CLS_EACH_4(PIECE_WIDE)
-        } else
-#endif
-        {
-            EACH_OF_PIECE(PIECE_LOAD)
-        }
-        return piece_bits(x, under, over);
-    }
-    SHORT_LOOP
-    for (u32 v = 0; v < PIECE_VECTORS; v++)
-        hits |= piece_lanes(load_v(r, i + v * VEC, kind, least), under, over) << v * VEC;
-    return hits;
-}
-
-/* The max tiles that are looked through at once: their indexes take the place of the list's masses,
- * and an item has a bit for each of its tiles. */
+/* The max tiles that are looked through at once: their indexes, with their kinds above, take the
+ * place of the list's masses, and an item has a bit for each of its tiles. */
 #define WINDOW (4 * LIST < 32 * WGS ? 4 * LIST : 32 * WGS)
+#define INDEX_BITS 14 /* of a max tile: a row has at most 2^14 */
+#define INDEX(tile) ((tile) & ((1u << INDEX_BITS) - 1))
+/* The tiles whose hits are found at once. They take the place of the list's orders and ranks, a bit
+ * a token: those of a tile's first 32 tokens, and those of its others. */
+#define HIT_TILES LIST
+typedef struct hit_words {
+    __local u32 *lower, *upper;
+} hit_words;
 
 /* Stores in order which of the max tiles first to last - 1 have a maximum of at least lo; returns
  * their number. */
@@ -75,18 +34,96 @@ static inline u32 tiles_reaching(SHARED const row_logits *r, u32 first, u32 last
     SHORT_LOOP
     for (; bits != 0; bits &= bits - 1)
         tile[at++] = (ushort)(begin + lowest_bit(bits));
-    BARRIER();
     return total;
+}
+
+/* Which tokens are collected: those above `under` and not above `over`; behind the id `limit` those
+ * above `tied`. */
+typedef struct wanted {
+    f32 under, tied, over, least;
+    i32 limit;
+} wanted;
+
+/* Returns which tokens of the vector at i are wanted, a bit each. */
+static inline u32 vector_hits(const wanted *q, u32 i, FV x)
+{
+    u32 bits = lane_bits((x > q->under) & (x <= q->over));
+    if ((i32)(i + VEC) > q->limit)
+        bits &= ~lane_bits((x <= q->tied) & (LANES + (IV)((i32)i) > (IV)(q->limit)));
+    return bits << i % 32;
+}
+
+/* Finds the hits in `tiles` max tiles, whose indexes get their kinds. An item takes shares of
+ * tiles, and no barrier lies between: all its loads may be in flight. A tile that is not raw is
+ * loaded vector by vector, for fewer registers. */
+#define FIND_HITS(g) word[g / 2] |= vector_hits(q, i + SHARE_OFFSET(g), x[g]);
+static inline void find_hits(SHARED const row_logits *r, const wanted *q, __local ushort *tile,
+                             u32 tiles, hit_words hits)
+{
+    LOCAL_BARRIER(); /* the tiles are stored, and the hits before are listed */
+    for (u32 j = LOCAL_ID; j < tiles; j += WGS) {
+        tile[j] |= (ushort)(max_tile_kind(r, tile[j]) << INDEX_BITS);
+        hits.lower[j] = hits.upper[j] = 0;
+    }
+    LOCAL_BARRIER();
+    for (u32 s = LOCAL_ID; s < tiles * MAX_TILE_SHARES; s += WGS) {
+        const u32 j = s / MAX_TILE_SHARES;
+        const u32 i = INDEX(tile[j]) * CLS_MAX_TILE + share_token(s % MAX_TILE_SHARES);
+        const int kind = tile[j] >> INDEX_BITS;
+        u32 word[2] = {0, 0};
+        if (kind == TILE_RAW) {
+            FV x[UNROLL];
+            share_load_raw(r, i, x);
+            CLS_EACH_4(FIND_HITS)
+        } else {
+            SHORT_LOOP
+            for (u32 g = 0; g < UNROLL; g++) {
+                const u32 at = i + SHARE_OFFSET(g),
+                          bits = vector_hits(q, at, load_v(r, at, kind, q->least));
+                word[0] |= g < UNROLL / 2 ? bits : 0u;
+                word[1] |= g < UNROLL / 2 ? 0u : bits;
+            }
+        }
+        if (word[0] != 0)
+            atomic_or(hits.lower + j, word[0]);
+        if (word[1] != 0)
+            atomic_or(hits.upper + j, word[1]);
+    }
+    LOCAL_BARRIER();
+}
+
+/* Lists the ids of the hits, the first one at index `at`; returns the number of hits. */
+static inline u32 list_hits(SHARED const row_logits *r, __local const ushort *tile, u32 tiles,
+                            hit_words hits, u32 at, SHARED shortlist *list)
+{
+    const u32 per_item = (tiles + WGS - 1) / WGS, begin = min(LOCAL_ID * per_item, tiles),
+              end = min(begin + per_item, tiles);
+    u32 mine = 0, all;
+    for (u32 j = begin; j < end; j++)
+        mine += popcount(hits.lower[j]) + popcount(hits.upper[j]);
+    at += wg_scan_u32(mine, list->scratch, &all);
+    SHORT_LOOP
+    for (u32 j = begin; j < end && at < LIST; j++) {
+        const u32 tile_id = INDEX(tile[j]) * CLS_MAX_TILE;
+        u64 bits = u64_make(hits.upper[j], hits.lower[j]);
+        SHORT_LOOP
+        for (; bits != 0 && at < LIST; bits &= bits - 1) {
+            const u32 id = tile_id + popcount(~bits & (bits - 1));
+            list->key[at] = key_of(load_one(r, id));
+            list->id[at++] = (i32)id;
+        }
+    }
+    return all;
 }
 
 /* Collects the tokens with lo <= key <= hi, of those with key lo the ones up to the id `limit`;
  * returns their number, which is above LIST if they do not fit. The tiles that can have such a
- * token are found first; then each item reads pieces of them, and a prefix sum says where their
- * tokens go. */
+ * token are found first, then the hits in them; a prefix sum says where their ids go. */
 static inline u32 collect_tokens(SHARED const row_logits *r, i32 lo, i32 hi, i32 limit,
                                  SHARED shortlist *list)
 {
-    const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
+    const wanted q = {above(lo - 1), above(lo), above(hi), least_above(r, above(lo - 1)), limit};
+    const hit_words hits = {(__local u32 *)list->order, (__local u32 *)list->rank};
     const u32 n = max_tiles(r);
     __local ushort *const tile = (__local ushort *)list->mass;
     u32 found = 0;
@@ -96,30 +133,11 @@ static inline u32 collect_tokens(SHARED const row_logits *r, i32 lo, i32 hi, i32
     for (u32 first = 0; first < n; first += WINDOW) {
 #endif
         const u32 last = min(first + WINDOW, n);
-        const u32 pieces = PIECES * tiles_reaching(r, first, last, lo, tile, list->scratch);
-        for (u32 base = 0; base < pieces; base += WGS) {
-            const u32 piece = base + LOCAL_ID;
-            u32 i = 0, bits = 0;
-            if (piece < pieces) {
-                const u32 m = tile[piece / PIECES];
-                i = m * CLS_MAX_TILE + piece % PIECES * PIECE;
-                bits = piece_hits(r, i, max_tile_kind(r, m), least, under, over);
-                SHORT_LOOP
-                for (u32 ties = (i32)(i + PIECE) > limit ? bits : 0u; ties != 0; ties &= ties - 1) {
-                    const u32 j = lowest_bit(ties);
-                    if ((i32)(i + j) > limit && key_of(load_one(r, i + j)) == lo)
-                        bits ^= 1u << j;
-                }
-            }
-            u32 all;
-            u32 at = found + wg_scan_u32(popcount(bits), list->scratch, &all);
-            SHORT_LOOP
-            for (; bits != 0 && at < LIST; bits &= bits - 1) {
-                const u32 id = i + lowest_bit(bits);
-                list->key[at] = key_of(load_one(r, id));
-                list->id[at++] = (i32)id;
-            }
-            found += all;
+        const u32 tiles = tiles_reaching(r, first, last, lo, tile, list->scratch);
+        for (u32 from = 0; from < tiles; from += HIT_TILES) {
+            const u32 some = min(tiles - from, (u32)HIT_TILES);
+            find_hits(r, &q, tile + from, some, hits);
+            found += list_hits(r, tile + from, some, hits, found, list);
             if (found > LIST) /* the same for the whole group */
                 return found;
         }

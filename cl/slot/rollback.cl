@@ -66,11 +66,12 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
 static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most,
                                  __local u64 *scratch)
 {
-    u32 found = 0;
-    while (found < n && found < slot->length && slot->length - found + most > slot->longest &&
-           (s->ring[(slot->length - 1 - found) % s->n_ring] & CLS_ENTRY_OUTPUT) != 0)
-        found++;
-    if (found < n)
+    u32 others = 0; /* entries that are not output */
+    if (n > slot->length || (n != 0 && slot->length - (n - 1) + most <= slot->longest))
+        return 0;
+    for (u32 j = LOCAL_ID; j < n; j += WGS)
+        others |= ~s->ring[(slot->length - 1 - j) % s->n_ring] & CLS_ENTRY_OUTPUT;
+    if (n != 0 && wg_uor(others, scratch) != 0) /* the same for the whole group */
         return 0;
     if (slot->window == 0) {
         for (u32 j = 0; j < n; j++) {
