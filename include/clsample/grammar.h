@@ -50,10 +50,10 @@ typedef struct cls_grammar_options {
     uint64_t max_bytes;
 
     /* [states]: what cls_draft() drafts in each state: an id that the state allows, or -1. A state
-     * that allows one id (it may be an end id) drafts that in any case, at no cost. Such states are
-     * rare where bytes decide: before "name" of JSON `"`, `"n` and `"name` are allowed. Python's
-     * makers of grammars give a state the longest id that it allows, if the bytes of all others are
-     * prefixes of it. NULL: -1 for all. */
+     * that allows one id (it may be an end id) always drafts it, but such states are rare: before
+     * "name" in JSON the tokens `"`, `"n` and `"name` are all allowed. Python's makers of grammars
+     * give a state the longest id that it allows, if the bytes of all others are prefixes of it.
+     * NULL: -1 for all. */
     const int32_t *draft_ids;
 } cls_grammar_options;
 

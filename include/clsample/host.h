@@ -51,8 +51,7 @@ typedef struct cls_watermark_call {
 
     /* Only with CLS_WATERMARK_SGLANG: watermark_key_b and watermark_mixing, of which the latter has
      * no effect without the former (defaults 0 and 0.5), and what was before the output, of which
-     * the last `context` ids count. Without these the first tokens are not counted, whose contexts
-     * are not known. */
+     * the last `context` ids count. Without a prompt the first `context` tokens are not counted. */
     uint64_t key_b;
     cls_ids prompt;
     float mixing;

@@ -276,9 +276,9 @@ typedef struct cls_params {
      * the last watermark_context ids; cls_watermark_detect() finds that in a text. Over all keys
      * such tokens follow the row's distribution (Gumbel's trick). Neither seed nor position decides
      * them, and several rows or `draws` of one slot give one token. Greedy requests, forced ids and
-     * the tokens of cls_host_draw() are not marked. Nor are rows whose context has occurred before
-     * one of the 8,192 latest output tokens, as far as the sampler's `max_history` tokens show it:
-     * they are drawn as usual. 0: off (default); the fields below must have their defaults then.
+     * the tokens of cls_host_draw() are not marked. A row is drawn as usual, too, if its context
+     * already came before one of the 8,192 latest output tokens that the history (`max_history`)
+     * still holds. 0: off (default); the fields below must have their defaults then.
      * Refused are more than 64 ids or more than `max_history`, and beside a watermark Mirostat,
      * adaptive p, relaxed_top_k, steps with random_bits, and drafts that are verified by a method
      * other than CLS_VERIFY_MATCH, which marks each token. watermark_rule: a cls_watermark_rule;
