@@ -2,6 +2,7 @@
 /* adjust: loads logits for every kernel. Conversion, dense bias, mask, bounds, logit biases,
  * penalties and history effects are applied on the fly; no adjusted copy exists. */
 #include "core/biases.h"
+#include "core/softcap.h"
 #include "row/view.cl"
 
 /* A bitmap's bits for the vector at i, and the value that has all of these bits. */
@@ -36,10 +37,20 @@ static inline FV scale_bias_v(FV value, f32 factor)
     return magnitude >= CLS_INF_BITS ? special : finite;
 }
 
-/* Add the row's dense bias, which it has, to logits. All its branches are the same for the row. */
+/* softcap() for vectors. */
+#define SOFTCAP_TO_IV CAT(convert_int, VEC)
+CLS_DEFINE_SOFTCAP(CALLED, softcap_v, FV, IV, AS_FV, AS_IV, TO_FV, SOFTCAP_TO_IV)
+
+/* Apply the row's soft-cap and add its dense bias, one of which it has, to logits. All their
+ * branches are the same for the row. */
 static inline FV add_dense(SHARED const row_logits *r, u32 i, FV x)
 {
     FV bias;
+    if (r->dense & DENSE_SOFTCAP) {
+        x = softcap_v(x, r->softcap, r->softcap_reciprocal);
+        if (r->dense == DENSE_SOFTCAP)
+            return x;
+    }
     if (r->dense & CLS_BIAS_F16)
         bias = widen(VLOAD((__global const ushort *)r->bias + i));
     else if (r->dense & CLS_BIAS_BF16)
@@ -60,6 +71,11 @@ static inline f32 add_dense_one(SHARED const row_logits *r, u32 i, f32 x)
 {
     if (!r->dense)
         return x;
+    if (r->dense & DENSE_SOFTCAP) {
+        x = softcap(x, r->softcap, r->softcap_reciprocal);
+        if (r->dense == DENSE_SOFTCAP)
+            return x;
+    }
     const f32 bias = dense_one(r, i);
     return x + (r->dense & CLS_BIAS_SCALED ? scale_bias(bias, r->bias_factor) : bias);
 }
