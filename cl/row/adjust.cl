@@ -37,9 +37,20 @@ static inline FV scale_bias_v(FV value, f32 factor)
     return magnitude >= CLS_INF_BITS ? special : finite;
 }
 
-/* softcap() for vectors. */
+/* softcap() for vectors. On GPUs one lane after the other, in a loop: four side by side would cost
+ * the kernels that read rows registers, also where there is no soft-cap. */
+#if WGS > 1 && VEC == 4
+static inline FV softcap_v(FV x, f32 cap, f32 reciprocal)
+{
+    SHORT_LOOP
+    for (u32 j = 0; j < VEC; j++)
+        x = (FV)(x.yzw, softcap(x.x, cap, reciprocal));
+    return x;
+}
+#else
 #define SOFTCAP_TO_IV CAT(convert_int, VEC)
-CLS_DEFINE_SOFTCAP(CALLED, softcap_v, FV, IV, AS_FV, AS_IV, TO_FV, SOFTCAP_TO_IV)
+CLS_DEFINE_SOFTCAP(ONE_COPY, softcap_v, FV, IV, AS_FV, AS_IV, TO_FV, SOFTCAP_TO_IV)
+#endif
 
 /* Apply the row's soft-cap and add its dense bias, one of which it has, to logits. All their
  * branches are the same for the row. */

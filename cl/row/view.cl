@@ -26,7 +26,9 @@ typedef struct row_logits {
     __global const u32 *mask; /* the row's mask, in words or in bytes */
     __global const f32 *bias; /* the row's dense bias, of the type that `dense` says */
     f32 bias_factor;          /* of the dense bias */
+#if ROW
     f32 softcap, softcap_reciprocal;
+#endif
     __global const u32 *flags;       /* of its mass tiles; the survey sets them */
     __global const u32 *list;        /* its logit biases: see bias_row_offset() */
     i32 allowed;                     /* the offset from `list` to the bitmap of allowed ids */
