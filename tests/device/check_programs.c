@@ -366,6 +366,8 @@ START_TEST(refused_steps)
     } while (0)
     STEP_REFUSED(step.mask.words.buffer, "CLS_FEATURE_MASK");
     STEP_REFUSED(step.bias.values.buffer, "CLS_FEATURE_BIAS");
+    s.step.logits.softcap = 30.0f;
+    REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), "CLS_FEATURE_SOFTCAP");
     STEP_REFUSED(outputs.logprobs.buffer, "CLS_FEATURE_LOGPROBS");
     STEP_REFUSED(outputs.ranks.buffer, "CLS_FEATURE_LOGPROBS");
     STEP_REFUSED(outputs.kept.counts.buffer, "CLS_FEATURE_LOGPROBS");
