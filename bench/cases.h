@@ -34,6 +34,7 @@ typedef struct bench_case {
     bool forced;      /* the tokens are forced */
     bool late;        /* after so many tokens that Mirostat's mu is too large to cut anything */
     bench_drafts drafts;
+    float softcap;
     uint32_t kept_set; /* ids of a row's kept set that the step writes, at most vocab; 0: none */
     bench_kind kind;
     uint32_t features; /* of a start's sampler */
@@ -43,7 +44,7 @@ typedef struct bench_case {
 /* The `history` that a sampler needs for a case. */
 uint32_t bench_window(const bench_case *c);
 
-#define BENCH_CASES 41
+#define BENCH_CASES 44
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 

@@ -27,7 +27,9 @@ static cls_status begin_row(const bench_setup *setup, const bench_case *c, uint3
 
 int bench_begin_slots(const bench_setup *setup, const bench_case *c)
 {
-    int failed = 0;
+    int failed =
+        c->softcap != 0.0f && cli_try(cls_sampler_compile(setup->sampler, CLS_FEATURE_SOFTCAP),
+                                      "bench: compiling the soft-cap");
     for (uint32_t slot = 0; slot < setup->batch && !failed; slot++)
         failed = cli_try(begin_row(setup, c, slot), "bench: beginning a slot");
     return failed;
@@ -39,6 +41,7 @@ void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *st
     step->rows = setup->batch;
     step->logits.dtype = (int32_t)setup->dtype;
     step->logits.values = setup->logits;
+    step->logits.softcap = c->softcap;
     step->tokens = setup->tokens;
     if (c->mask != BENCH_ALL)
         step->mask.words = setup->mask;

@@ -223,8 +223,9 @@ static void write_sampler(const cli_request *q, const char *features, run_text *
             dtype_names[q->array[CLI_LOGITS].type], counts);
     if (history != 0)
         run_add(t, " max_history=%" PRIu32, history);
-    run_add(t, " features=shortlist%s%s%s\n", q->array[CLI_MASK].data != NULL ? ",mask" : "",
-            q->array[CLI_BIAS].data != NULL ? ",bias" : "", features);
+    run_add(t, " features=shortlist%s%s%s%s\n", q->array[CLI_MASK].data != NULL ? ",mask" : "",
+            q->array[CLI_BIAS].data != NULL ? ",bias" : "", q->softcap != 0.0f ? ",softcap" : "",
+            features);
 }
 
 static void write_request(const cli_request *q, uint32_t r, run_text *t)
@@ -283,6 +284,8 @@ void cli_request_write_inputs(const cli_request *q, run_text *t)
     }
     if (q->array[CLI_LOGITS].type == CLS_BF16)
         run_add(t, " dtype=bf16");
+    if (q->softcap != 0.0f)
+        run_add(t, " softcap=%.9g", (double)q->softcap);
     if (q->bias_factor != 1.0f)
         run_add(t, " bias_factor=%.9g", (double)q->bias_factor);
 }

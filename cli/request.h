@@ -12,7 +12,7 @@
 typedef struct cli_request {
     const char *path[CLI_INPUTS]; /* of the logits, the mask and the bias */
     const char *prompt, *output, *seeds, *params_file, *prefixes, *grammar_path;
-    float bias_factor;
+    float bias_factor, softcap;
     int32_t dtype;     /* -1: the type of the file */
     cls_params params; /* from the command line, for all rows */
     cli_lists lists;
@@ -46,6 +46,8 @@ typedef struct cli_request {
              "the rows to take, such as 0,3,8-15 (default: all, in explain row 0)"), \
     {"dtype", CLI_CHOICE, &(q)->dtype, "TYPE=f32|f16|bf16", \
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
+    {"softcap", CLI_FLOAT, &(q)->softcap, "C", \
+     "the model's soft-cap: each logit x becomes C tanh(x / C) first (default 0: none)"}, \
     {"mask", CLI_INPUT, &(q)->path[CLI_MASK], "FILE.npy", \
      "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each; tokens " \
      "beyond a narrower mask are banned"}, \

@@ -63,6 +63,12 @@ CLS_API void cls_params_words(const cls_params *params,
 
 /* ------------------------------------------------------- structs that grow */
 
+/* Fails if a soft-cap of logits is neither 0 nor in its range. */
+cls_status cls_softcap_check(const char *name, float cap);
+
+/* Returns what kernels multiply by in place of a division by a soft-cap. */
+float cls_softcap_reciprocal(float cap);
+
 /* Copies a public struct of the caller's size to `object`, which has our_size bytes. Fields that
  * the caller's struct lacks become 0. Fails if the caller's size is below min_size or above 65,536.
  * If the struct is an input (is_output is 0), it also fails if a field that this version does not

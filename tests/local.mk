@@ -65,7 +65,7 @@ texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.
 	tests/scripts/chains.run tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run \
 	tests/scripts/calls.run tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run \
 	tests/scripts/saved.run tests/scripts/refused.run tests/scripts/watermark.run tests/scripts/usual.run \
-	tests/scripts/phases.run
+	tests/scripts/phases.run tests/scripts/softcap.run
 long_check += tests/scripts/shapes.sh tests/examples/check_demo.sh
 command_check = tests/command/check_requests.sh tests/command/check_shapes.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh tests/command/check_accept.sh

@@ -6,6 +6,7 @@
 #define CLS_PHILOX_H
 
 #include "core/arithmetic.h"
+#include "core/softcap.h"
 
 /* What a random number is for. The counter's second word is purpose | draw << 8. */
 enum {
@@ -79,6 +80,8 @@ CLS_INLINE u32 self_test_word(u32 i)
               (u32)(clean(edge) > z) << 2 | (u32)(edge != edge) << 3 |
               (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
     special ^= (u32)key_of(clean(edge));
+    special ^= (u32)CLS_AS_I32(softcap(edge, 30.0f, 0x1.111112p-5f)) ^
+               (u32)CLS_AS_I32(softcap(z, scale, 0.5f));
     return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^
            (u32)CLS_AS_I32(unit.fraction) ^ special;
 }

@@ -14,12 +14,13 @@
  *     hidden --cls_head_gather--> scratch --cls_head_product--> logits --cls_head_finish--> logits
  *                                         or CLBlast's GEMM             with a bias or a soft-cap
  *
- * fma(), the division and tanh() round differently from device to device. doc/kernels.md forbids
- * them where they decide a token. Here they are allowed, because logits are the sampler's input and
- * not part of its arithmetic.
+ * fma() and the order of sums differ from device to device. doc/kernels.md forbids that where it
+ * decides a token. Here it is allowed, because logits are the sampler's input and not part of its
+ * arithmetic. The soft-cap is the sampler's (core/softcap.h).
  */
 #include "core/types.h"
 #include "core/integers.h"
+#include "core/softcap.h"
 
 #define TEAMS (WGS / LANES)
 
@@ -169,16 +170,19 @@ kernel void cls_head_product(global const weight_element *weight, u64 weight_off
 
 /* Adds the bias and applies the soft-cap, in place, to logits [rows, vocab]. Groups: blocks of
  * FINISH_TOKENS tokens by rows. */
+#define intV JOIN(int, VEC)
+CLS_DEFINE_SOFTCAP(static inline, softcap_v, floatV, intV, JOIN(as_float, VEC), JOIN(as_int, VEC),
+                   JOIN(convert_float, VEC), JOIN(convert_int, VEC))
 #define FINISH_TOKENS 1024
-#define FINISH(x, b) \
+#define FINISH(x, b, CAP) \
     do { \
         if (has_bias) \
             x += b; \
-        if (softcap > 0.0f) \
-            x = softcap * tanh(x / softcap); \
+        if (cap > 0.0f) \
+            x = CAP(x, cap, reciprocal); \
     } while (0)
 kernel void cls_head_finish(uint vocab, global const float *bias, u64 bias_offset, uint has_bias,
-                            float softcap, global float *logits, u64 logits_offset)
+                            float cap, float reciprocal, global float *logits, u64 logits_offset)
 {
     const uint first = (uint)get_group_id(0) * FINISH_TOKENS, item = (uint)get_local_id(0);
     const uint n = min(vocab - first, (uint)FINISH_TOKENS);
@@ -186,12 +190,12 @@ kernel void cls_head_finish(uint vocab, global const float *bias, u64 bias_offse
     bias += (size_t)bias_offset + first;
     for (uint i = item; i < n / VEC; i += WGS) {
         floatV x = vloadV(i, logits);
-        FINISH(x, vloadV(i, bias));
+        FINISH(x, vloadV(i, bias), softcap_v);
         vstoreV(x, i, logits);
     }
     for (uint i = n / VEC * VEC + item; i < n; i += WGS) {
         float x = logits[i];
-        FINISH(x, bias[i]);
+        FINISH(x, bias[i], softcap);
         logits[i] = x;
     }
 }

@@ -2,6 +2,7 @@
 /* adjust: loads logits for every kernel. Conversion, dense bias, mask, bounds, logit biases,
  * penalties and history effects are applied on the fly; no adjusted copy exists. */
 #include "core/biases.h"
+#include "core/softcap.h"
 #include "row/view.cl"
 
 /* A bitmap's bits for the vector at i, and the value that has all of these bits. */
@@ -36,6 +37,21 @@ static inline FV scale_bias_v(FV value, f32 factor)
     return magnitude >= CLS_INF_BITS ? special : finite;
 }
 
+/* softcap() for vectors. On GPUs one lane after the other, in a loop: four side by side would cost
+ * the kernels that read rows registers, also where there is no soft-cap. */
+#if WGS > 1 && VEC == 4
+static inline FV softcap_v(FV x, f32 cap, f32 reciprocal)
+{
+    SHORT_LOOP
+    for (u32 j = 0; j < VEC; j++)
+        x = (FV)(x.yzw, softcap(x.x, cap, reciprocal));
+    return x;
+}
+#else
+#define SOFTCAP_TO_IV CAT(convert_int, VEC)
+CLS_DEFINE_SOFTCAP(ONE_COPY, softcap_v, FV, IV, AS_FV, AS_IV, TO_FV, SOFTCAP_TO_IV)
+#endif
+
 /* Add the row's dense bias, which it has, to logits. All its branches are the same for the row. */
 static inline FV add_dense(SHARED const row_logits *r, u32 i, FV x)
 {
@@ -56,12 +72,17 @@ static inline f32 dense_one(SHARED const row_logits *r, u32 i)
            : r->dense & CLS_BIAS_BF16 ? as_float((uint)((__global const ushort *)r->bias)[i] << 16)
                                       : r->bias[i];
 }
+static inline f32 bias_one(SHARED const row_logits *r, u32 i)
+{
+    const f32 bias = dense_one(r, i);
+    return r->dense & CLS_BIAS_SCALED ? scale_bias(bias, r->bias_factor) : bias;
+}
+/* The soft-cap and the dense bias of one logit, where the row has them. */
 static inline f32 add_dense_one(SHARED const row_logits *r, u32 i, f32 x)
 {
-    if (!r->dense)
-        return x;
-    const f32 bias = dense_one(r, i);
-    return x + (r->dense & CLS_BIAS_SCALED ? scale_bias(bias, r->bias_factor) : bias);
+    if (r->dense & DENSE_SOFTCAP)
+        x = softcap(x, r->softcap, r->softcap_reciprocal);
+    return r->dense & CLS_HAS_BIAS ? x + bias_one(r, i) : x;
 }
 
 static inline u32 allowed_word(SHARED const row_logits *r, u32 w)
@@ -103,17 +124,25 @@ static inline FV load_checked(SHARED const row_logits *r, u32 i)
                        !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
     if (inside) {
         x = LOAD_V(r->x, i);
-        if (r->dense)
-            x = add_dense(r, i, x);
     } else {
         x = (FV)(CLS_MASKED);
         /* The number of iterations is no constant, so that compilers do not unroll the loop. */
         SHORT_LOOP
         for (u32 j = 0; j < VEC && i + j < ROW_LAST(r); j++)
             if (i + j >= ROW_FIRST(r) && is_allowed(r, i + j))
-                x = LANES == (IV)((i32)j) ? (FV)(add_dense_one(r, i + j, LOAD(r->x, i + j))) : x;
+                x = LANES == (IV)((i32)j) ? (FV)(LOAD(r->x, i + j)) : x;
+    }
+    if (r->dense & DENSE_SOFTCAP)
+        x = softcap_v(x, r->softcap, r->softcap_reciprocal);
+    if (!inside) {
+        SHORT_LOOP
+        for (u32 j = 0; r->dense & CLS_HAS_BIAS && j < VEC && i + j < ROW_LAST(r); j++)
+            if (i + j >= ROW_FIRST(r) && is_allowed(r, i + j))
+                x = LANES == (IV)((i32)j) ? x + (FV)(bias_one(r, i + j)) : x;
         return x;
     }
+    if (r->dense & CLS_HAS_BIAS)
+        x = add_dense(r, i, x);
     if (r->masked & CLS_MASK_BYTES) {
         const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));
         x = allowed != 0 ? x : (FV)(CLS_MASKED);

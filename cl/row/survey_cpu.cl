@@ -250,6 +250,24 @@ static inline f32 lowered_maxima(SHARED const row_logits *r, u32 tile, __global 
     return max;
 }
 
+/* Does the same for a whole tile where nothing but the soft-cap and perhaps a packed mask, which
+ * must cover the tile, changes logits. The soft-cap keeps their order, so that the maxima alone get
+ * it; +inf stays, and has lost its sign of it here: such a tile is read again. */
+static inline f32 capped_maxima(SHARED const row_logits *r, u32 tile, int masked, __global i32 *key,
+                                u32 *flags)
+{
+    const f32 max = unchecked_maxima(r, tile, masked, key, flags, 0);
+    if (*flags & CLS_ROW_INF)
+        return general_maxima(r, tile, 0, key, flags, 0);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n += VEC) {
+        const IV k = VLOAD(key + n);
+        const FV x = AS_FV(k ^ ((k >> 31) & 0x7fffffff)); /* float_of_key() */
+        const IV bits = AS_IV(softcap_v(x, r->softcap, r->softcap_reciprocal));
+        VSTORE(bits ^ ((bits >> 31) & 0x7fffffff), key + n);
+    }
+    return softcap(max, r->softcap, r->softcap_reciprocal);
+}
+
 /* *is_kept: the tile's vectors are in `kept` and are weighed from there. Loading them through masks
  * and biases again would cost as much as the first time. */
 static inline f32 tile_maxima(SHARED const row_logits *r, u32 tile, int unchecked, u32 adjusted,
@@ -257,8 +275,12 @@ static inline f32 tile_maxima(SHARED const row_logits *r, u32 tile, int unchecke
 {
     if (unchecked && adjusted == 0)
         return unchecked_maxima(r, tile, 0, key, flags, 0);
-    if (r->masked == CLS_HAS_MASK && !r->dense && adjusted == 0 && tile_is_whole(r, tile) &&
-        (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
+    const int covered =
+        tile_is_whole(r, tile) && (!r->masked || (r->masked == CLS_HAS_MASK &&
+                                                  (tile + 1) * (CLS_TILE / 32) <= r->mask_width));
+    if (covered && adjusted == 0 && r->dense == DENSE_SOFTCAP && !kept)
+        return capped_maxima(r, tile, r->masked != 0, key, flags);
+    if (covered && r->masked && !r->dense && adjusted == 0) {
         const f32 max = unchecked_maxima(r, tile, 1, key, flags, kept);
         *is_kept = !(*flags & CLS_ROW_INF); /* the stored vectors are not cleaned */
         return max;

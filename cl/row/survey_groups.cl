@@ -95,6 +95,19 @@ static inline void share_mask(SHARED const row_logits *r, u32 i, FV *x)
     CLS_EACH_4(SHARE_MASK)
 }
 
+/* Applies the soft-cap to a share, in a loop as share_adjust() does. */
+static inline void share_cap(SHARED const row_logits *r, FV *x)
+{
+    SHORT_LOOP
+    for (u32 j = 0; j < 4; j++) {
+        const FV y = softcap_v(x[0], r->softcap, r->softcap_reciprocal);
+        x[0] = x[1];
+        x[1] = x[2];
+        x[2] = x[3];
+        x[3] = y;
+    }
+}
+
 static inline int share_is_adjusted(SHARED const row_logits *r, u32 i)
 {
     const u32 w = i / CLS_MAX_TILE * 2;
@@ -117,6 +130,7 @@ static inline void share_adjust(SHARED const row_logits *r, u32 i, f32 least, FV
 }
 #else
 static inline void share_mask(SHARED const row_logits *r, u32 i, FV *x) {}
+static inline void share_cap(SHARED const row_logits *r, FV *x) {}
 static inline int share_is_adjusted(SHARED const row_logits *r, u32 i) { return 0; }
 static inline void share_adjust(SHARED const row_logits *r, u32 i, f32 least, FV *x) {}
 #endif
@@ -125,8 +139,10 @@ static inline void share_adjust(SHARED const row_logits *r, u32 i, f32 least, FV
  * forbids tokens of its tile. */
 static inline void share_load(SHARED const row_logits *r, u32 i, u32 masked, FV *x)
 {
-    if (share_is_whole(r, i) && !r->dense && !(r->masked & CLS_MASK_BYTES)) {
+    if (share_is_whole(r, i) && !(r->dense & CLS_BIAS_KINDS) && !(r->masked & CLS_MASK_BYTES)) {
         share_load_raw(r, i, x);
+        if (r->dense)
+            share_cap(r, x);
         if (masked)
             share_mask(r, i, x);
         return;

@@ -47,8 +47,8 @@ static inline u32 tile_vectors(SHARED const row_logits *r, u32 tile)
 #define tile_vectors(r, tile) ((u32)TILE_VECTORS)
 #endif
 /* Returns whether a tile needs none of the checks of load_checked() where the row has its tokens:
- * nothing of it is masked, and there is no dense bias. Biases and adjustments may still change its
- * tokens. */
+ * nothing of it is masked, and there is no dense bias or soft-cap. Biases and adjustments may still
+ * change its tokens. */
 static inline int tile_is_open(SHARED const row_logits *r, u32 masked)
 {
     return !masked && !r->dense;

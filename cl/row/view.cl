@@ -16,12 +16,19 @@ enum {
 #define ADJUST_BIASES (ADJUST_BIAS_ROW | ADJUST_BIAS_LIST)
 #define ADJUST_RAISES 32u /* beside one of these: a logit may rise */
 
+/* In row_logits.dense, beside or without a dense bias: logits have a soft-cap. So what is dense
+ * needs one test where logits are read. */
+#define DENSE_SOFTCAP 1u
+
 /* One row's logits as the step sees them. */
 typedef struct row_logits {
     __global const logit *x;
-    __global const u32 *mask;        /* the row's mask, in words or in bytes */
-    __global const f32 *bias;        /* the row's dense bias, of the type that `dense` says */
-    f32 bias_factor;                 /* of the dense bias */
+    __global const u32 *mask; /* the row's mask, in words or in bytes */
+    __global const f32 *bias; /* the row's dense bias, of the type that `dense` says */
+    f32 bias_factor;          /* of the dense bias */
+#if ROW
+    f32 softcap, softcap_reciprocal;
+#endif
     __global const u32 *flags;       /* of its mass tiles; the survey sets them */
     __global const u32 *list;        /* its logit biases: see bias_row_offset() */
     i32 allowed;                     /* the offset from `list` to the bitmap of allowed ids */
@@ -39,7 +46,7 @@ typedef struct row_logits {
 #endif
     u32 mask_width;  /* in elements */
     u32 masked;      /* 0 or CLS_HAS_MASK, with CLS_MASK_BYTES; CLS_MASK_LIST: `allowed`, too */
-    u32 dense;       /* 0, or bits of CLS_BIAS_KINDS */
+    u32 dense;       /* 0, or bits of CLS_BIAS_KINDS and DENSE_SOFTCAP */
     u32 adjustments; /* ADJUST_*: how the slot changes logits */
     __global const cls_slot *slot;
     u32 truncated; /* beyond the cut the row reads as -inf */
@@ -88,7 +95,7 @@ static inline u32 row_flags(const step_args *s, u32 row, i32 slot_index)
 }
 
 #if ROW
-/* Adds the row's mask and dense bias to its view, where the step has them. */
+/* Adds the row's mask, dense bias and soft-cap to its view, where the step has them. */
 static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, row_logits *r)
 {
     ARGS const cls_args *const args = s->args;
@@ -115,6 +122,10 @@ static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, 
                                                      (u32)bias_row));
     else if (r->dense)
         r->bias = s->bias + wide_offset(args->bias_offset, args->bias_stride, (u32)bias_row);
+    r->softcap = args->softcap; /* of raw rows, too */
+    r->softcap_reciprocal = args->softcap_reciprocal;
+    if (r->softcap > 0.0f)
+        r->dense |= DENSE_SOFTCAP;
 }
 
 #endif

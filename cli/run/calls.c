@@ -143,7 +143,7 @@ void run_draft(run_side *side, const run_statement *s)
 
 void run_logprobs(run_side *side, const run_statement *s)
 {
-    static const char keys[] = "logits logits_pick kind dtype rows outputs";
+    static const char keys[] = "logits logits_pick kind dtype softcap rows outputs";
     const uint32_t since = side->records;
     cls_logprobs_call l;
     run_begin_call(s, keys, "cls_logprobs_call", &l, sizeof l);

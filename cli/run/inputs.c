@@ -216,13 +216,15 @@ run_inputs run_inputs_read(run_side *side, const run_statement *s, uint32_t logi
                            uint32_t rows)
 {
     run_inputs in = {.factor = 0.0f};
-    const char *const factor = run_find(s, "bias_factor");
+    const char *const factor = run_find(s, "bias_factor"), *const cap = run_find(s, "softcap");
     read_logits(side, s, logits_rows, &in);
     read_guide(side, s, CLI_MASK, rows, &in);
     read_guide(side, s, CLI_BIAS, rows, &in);
     in.mask_on_host = run_number(s, "mask_host", 0) != 0;
     if (factor != NULL)
         cli_set(CLI_FLOAT, &in.factor, NULL, "bias_factor", factor);
+    if (cap != NULL)
+        cli_set(CLI_FLOAT, &in.softcap, NULL, "softcap", cap);
     return in;
 }
 
@@ -281,7 +283,7 @@ cls_logits run_logits(run_side *side, const run_inputs *in, uint32_t first, uint
                       uint32_t shard)
 {
     const cli_array *const a = &in->of[CLI_LOGITS];
-    cls_logits l = {.dtype = a->type};
+    cls_logits l = {.dtype = a->type, .softcap = in->softcap};
     cls_shard_info info;
     if (side->shards == 0 || shard == RUN_WHOLE) {
         l.values = put_rows(side, in, CLI_LOGITS, first, &rows, &l.row_stride);

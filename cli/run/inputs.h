@@ -61,10 +61,11 @@ typedef struct run_inputs {
     cli_array of[CLI_INPUTS];
     run_map map[CLI_INPUTS];
     bool mask_on_host;
-    float factor;
+    float factor, softcap;
 } run_inputs;
 #define RUN_INPUT_KEYS \
-    "logits logits_pick kind lone dtype mask mask_pick mask_kind mask_width mask_rows mask_map " \
+    "logits logits_pick kind lone dtype softcap mask mask_pick mask_kind mask_width mask_rows " \
+    "mask_map " \
     "mask_host bias bias_pick bias_dtype bias_rows bias_map bias_factor hash "
 
 run_inputs run_inputs_read(run_side *side, const run_statement *s, uint32_t logits_rows,

@@ -13,7 +13,7 @@ enum { MOST_BYTES = 1 << 28 }; /* of a text */
 /* What the lists of a random statement name. */
 #define FEATURES \
     "verify|accept|draft|logprobs|params|append|turn|force|fork|rollback|reset|save|grammar|" \
-    "infill|mask|bias|outputs|edges|defer|step"
+    "infill|mask|bias|softcap|outputs|edges|defer|step"
 #define NUMBER_WORD(p, id, type, field, stage, phase, initial, least, most, range, option, meta, \
                     help) \
 #field "|"

@@ -79,10 +79,12 @@ void run_make_map(run_maker *m, const char *key, uint32_t rows, uint32_t of)
 
 void run_make_logits(run_maker *m)
 {
-    static const char *const types[] = {"f16", "bf16"};
+    static const char *const types[] = {"f16", "bf16"}, *const caps[] = {"0.5", "3", "20", "30"};
     run_add(&m->text, " logits=random:%" PRIu32, run_below(m, 1000000));
     if (m->has_halves && run_below(m, 4) == 0)
         run_add(&m->text, " dtype=%s", types[run_below(m, 2)]);
+    if (run_makes(m, "softcap") && run_below(m, 4) == 0)
+        run_add(&m->text, " softcap=%s", caps[run_below(m, 4)]);
 }
 
 void run_make_inputs(run_maker *m, uint32_t rows)

@@ -25,6 +25,7 @@ static const struct bit {
                      {"verify", CLS_FEATURE_VERIFY},
                      {"forced", CLS_FEATURE_FORCED},
                      {"watermark", CLS_FEATURE_WATERMARK},
+                     {"softcap", CLS_FEATURE_SOFTCAP},
                      {"shard", CLS_FEATURE_SHARD},
                      {"all", CLS_FEATURES_ALL},
                      {NULL, 0}},

@@ -48,13 +48,16 @@ void run_gather(run_side *side, const run_inputs *in, uint32_t rows, cls_logits 
 {
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++) {
-        const cls_logits own = run_logits(side, in, 0, rows, i);
+        cls_logits own = run_logits(side, in, 0, rows, i);
+        own.softcap = 0.0f;
         status = cls_shard_gather(side->shard[i], side->target.queue, rows, &own, 0, NULL);
     }
     if (status == CLS_OK)
         status = exchange(side);
-    for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
+    for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++) {
         status = cls_shard_logits(side->shard[i], &whole[i]);
+        whole[i].softcap = in->softcap;
+    }
     if (status != CLS_OK)
         run_die(side->now, "%s: %s", side->name, cls_error_message());
 }

@@ -260,10 +260,17 @@ typedef struct cls_sequences {
 
 /* Logits [rows, vocab], row-major, which the library only reads. */
 typedef struct cls_logits {
-    cls_buffer values;    /* from row 0 on */
-    uint64_t row_stride;  /* elements from row to row, at least vocab; 0: vocab */
-    int32_t dtype;        /* a cls_dtype that the sampler was compiled for */
-    uint32_t reserved[5]; /* 0 */
+    cls_buffer values;   /* from row 0 on */
+    uint64_t row_stride; /* elements from row to row, at least vocab; 0: vocab */
+    int32_t dtype;       /* a cls_dtype that the sampler was compiled for */
+    /* The model's soft-cap (30 for Gemma 2): each logit x counts as softcap * tanh(x / softcap),
+     * before anything else, also for what is called raw; -inf, +inf and NaN stay what they are.
+     * 0 (default): none; else from 2^-100 to 2^100, and the call needs CLS_FEATURE_SOFTCAP. The
+     * tanh is the library's own, the same on all devices, and never makes a larger logit the
+     * smaller one. Logits that become equal are ties: the lower id comes first, also where it had
+     * the smaller logit. */
+    float softcap;
+    uint32_t reserved[4]; /* 0 */
 } cls_logits;
 
 #ifdef __cplusplus

@@ -101,8 +101,8 @@ typedef struct cls_head_options {
     uint64_t weight_stride; /* elements from row to row of the weight; 0 (default): hidden */
     cls_buffer bias;        /* float32 [vocab]; absent (default): no bias */
     float scale;            /* factor of the product; finite; default 1 */
-    float softcap;          /* limits logits to plus and minus this value by tanh; finite and not
-                               negative; 0 (default): no limit */
+    float softcap; /* limits logits to plus and minus this value, by the function and in the
+                      range of cls_logits.softcap; 0 (default): no limit */
 } cls_head_options;
 
 /* Creates a head for the OpenCL context and the device of `queue`. The call compiles the kernels

@@ -38,13 +38,14 @@ typedef enum cls_feature {
     CLS_FEATURE_SHARD = 8192,   /* cls_shard_create() */
     CLS_FEATURE_FORCED = 16384, /* thinking, loop stops, grammars, cls_slot_force() */
     CLS_FEATURE_KEPT_SETS = 32768, /* kept_set of cls_outputs */
-    CLS_FEATURE_WATERMARK = 65536  /* watermark_context */
+    CLS_FEATURE_WATERMARK = 65536, /* watermark_context */
+    CLS_FEATURE_SOFTCAP = 131072   /* softcap of cls_logits */
 } cls_feature;
 /* All features that the library has, also those of later versions; it alone may have bits that the
  * library does not know. Who wants all but some takes these from CLS_FEATURES_KNOWN, which has the
  * features of this header. */
 #define CLS_FEATURES_ALL 4294967295u
-#define CLS_FEATURES_KNOWN 131071u
+#define CLS_FEATURES_KNOWN 262143u
 
 /* Compiles, warms up and checks the programs of these features that the context does not have yet,
  * for samplers to come. dtypes: types of logits as bits 1u << cls_dtype; 0: those of the context.

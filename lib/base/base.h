@@ -5,6 +5,7 @@
 #ifndef CLS_BASE_H
 #define CLS_BASE_H
 
+#include "core/softcap.h"
 #include "private.h"
 
 #include <float.h>

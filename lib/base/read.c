@@ -63,3 +63,13 @@ cls_status cls_bias_check(const char *call, int present, const char *field, int3
             call, field, (double)*factor);
     return CLS_OK;
 }
+
+cls_status cls_softcap_check(const char *name, float cap)
+{
+    return cap == 0.0f || (cap >= CLS_SOFTCAP_LEAST && cap <= CLS_SOFTCAP_MOST)
+               ? CLS_OK
+               : cls_refuse("%s is %g; it must be 0 (off) or from 2^-100 to 2^100", name,
+                            (double)cap);
+}
+
+float cls_softcap_reciprocal(float cap) { return (float)(1.0 / (double)cap); }

@@ -22,9 +22,9 @@ static cls_status check_numbers(cls_head_options *o)
         return cls_refuse("options->dtype is %d; it must be CLS_F32 or CLS_F16", (int)o->dtype);
     if (!isfinite(o->scale))
         return cls_refuse("options->scale is %g; it must be finite", (double)o->scale);
-    if (!(o->softcap >= 0.0f) || !isfinite(o->softcap))
-        return cls_refuse("options->softcap is %g; it must be 0 (off) or positive, and finite",
-                          (double)o->softcap);
+    const cls_status capped = cls_softcap_check("options->softcap", o->softcap);
+    if (capped != CLS_OK)
+        return capped;
     if (!cls_buffer_is_set(&o->weight))
         return cls_refuse("options->weight.buffer is NULL");
     if (o->weight_stride == 0)

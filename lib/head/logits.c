@@ -261,6 +261,7 @@ static cl_int finish(const commands *c, const cls_head_call *call)
     set_u64(&a, h->bias_offset);
     set_u32(&a, (uint32_t)has_bias);
     set_float(&a, h->softcap);
+    set_float(&a, h->softcap != 0.0f ? cls_softcap_reciprocal(h->softcap) : 0.0f);
     set_buffer(&a, &call->logits);
     set_u64(&a, call->logits.offset / sizeof(float));
     return launch(c, &a, blocks(h->vocab, CLS_HEAD_FINISH_TOKENS), call->rows);

@@ -379,6 +379,13 @@ static void add_dense_bias(const cls_row_inputs *row, uint32_t tile, uint32_t n,
         z[i] = z[i] + bias[i];
 }
 
+static void cap_tile(float cap, float *restrict z)
+{
+    const float reciprocal = cls_softcap_reciprocal(cap);
+    for (uint32_t i = 0; i < CLS_TILE; i++)
+        z[i] = softcap(z[i], cap, reciprocal);
+}
+
 /* Sets a tile of z to the cleaned logits of the tokens that may be drawn. */
 static uint32_t read_tile(cls_sampled *w, uint32_t tile, int raw)
 {
@@ -388,6 +395,8 @@ static uint32_t read_tile(cls_sampled *w, uint32_t tile, int raw)
     float *const z = w->z + first;
     load_tile((const char *)row->logits + (size_t)first * cls_dtype_size(row->dtype), row->dtype, n,
               z);
+    if (row->softcap != 0.0f)
+        cap_tile(row->softcap, z);
     if (!raw && row->bias != NULL)
         add_dense_bias(row, tile, n, z);
     if (!raw && row->mask != NULL)

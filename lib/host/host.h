@@ -124,7 +124,7 @@ typedef struct cls_row_inputs {
     int32_t dtype, bias_dtype;
     uint32_t mask_width; /* as cls_mask.width */
     int32_t mask_kind;
-    float bias_factor;
+    float bias_factor, softcap;
     uint32_t position, draw;
     const uint64_t *random_bits; /* in place of Philox's, or NULL */
     int32_t invalid_token;

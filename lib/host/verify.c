@@ -50,6 +50,7 @@ static void read_draft(cls_verification *v, uint32_t draft)
             v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)d->draft)[first + i]));
     } else {
         w->row.logits = (const char *)d->draft + first * cls_dtype_size(w->row.dtype);
+        w->row.softcap = 0.0f; /* the target's */
         cls_sampled_read(w, 1);
         const cls_reciprocal share = reciprocal_of(cls_row_mass(w));
         for (uint32_t i = 0; i < vocab; i++)

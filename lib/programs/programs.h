@@ -138,7 +138,7 @@ cls_variant_set cls_variants_of(uint32_t features);
 uint32_t cls_features_of_slot(const cls_slot *slot);
 
 /* Writes the names of some features, for messages. */
-#define CLS_FEATURE_NAMES 450
+#define CLS_FEATURE_NAMES 480
 void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t features);
 
 /* A kernel that is ready to be launched. */

@@ -34,7 +34,8 @@ SOURCE(merge)
 
 /* The features that adjust a row's logits, what lists of the context's length serve, and all. */
 enum {
-    ROW = CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS,
+    ROW = CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS |
+          CLS_FEATURE_SOFTCAP,
     LISTS = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | (int)CLS_NEED_LONG_LIST,
     ALL = (int)CLS_NEEDS_ALL
 };
@@ -51,7 +52,7 @@ enum {
  *
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, three groups run at the same time instead of
- * two: survey-row then spills nothing, pass-row 184 bytes and distribution-row 332, where they need
+ * two: survey-row then spills nothing, pass-row 200 bytes and distribution-row 344, where they need
  * 126 and 111 registers to spill nothing. token-list spills 44 bytes with 80 and none with 128
  * (doc/kernels.md).
  *
@@ -233,7 +234,7 @@ static const char *const features[] = {
     "CLS_FEATURE_PENALTIES", "CLS_FEATURE_HISTORY",   "CLS_FEATURE_STATE",  "CLS_FEATURE_MASK",
     "CLS_FEATURE_BIAS",      "CLS_FEATURE_LOGPROBS",  "CLS_FEATURE_PROBS",  "CLS_FEATURE_ACCEPT",
     "CLS_FEATURE_VERIFY",    "CLS_FEATURE_SHARD",     "CLS_FEATURE_FORCED", "CLS_FEATURE_KEPT_SETS",
-    "CLS_FEATURE_WATERMARK",
+    "CLS_FEATURE_WATERMARK", "CLS_FEATURE_SOFTCAP",
 };
 enum { FEATURES = sizeof features / sizeof features[0] };
 

@@ -102,6 +102,10 @@ static cls_status gather_step(cls_shard *h, cl_command_queue queue, uint32_t row
         status = cls_refuse("logits is NULL");
     if (status == CLS_OK && rows < 1)
         status = cls_refuse("rows is 0; it must be at least 1");
+    if (status == CLS_OK && logits->softcap != 0.0f)
+        status = cls_refuse("logits->softcap is %g; it must be 0, since rows are gathered as they "
+                            "are: set it in the call that reads them",
+                            (double)logits->softcap);
     if (status != CLS_OK)
         return status;
     cls_plan_begin(plan, &cls_gather_operands);

@@ -71,7 +71,8 @@ cls_status cls_gather_merge(cls_shard *h, const void *partials)
         status = cls_fail(CLS_OPENCL_ERROR, code, "cannot write the logits of the shards");
     const cls_logits whole_rows = {.values.buffer = h->gathered.buffer,
                                    .row_stride = s->vocab,
-                                   .dtype = h->plan.step.logits.dtype};
+                                   .dtype = h->plan.step.logits.dtype,
+                                   .softcap = h->plan.step.logits.softcap};
     if (status == CLS_OK)
         cls_plan_set_logits(&h->plan, s, &whole_rows);
     return status;

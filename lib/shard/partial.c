@@ -42,6 +42,8 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
                               (uint32_t)step->invalid_token,
                               (uint32_t)step->logits.dtype};
     hash = cls_hash_bytes(hash, words, sizeof words);
+    if (step->logits.softcap != 0.0f)
+        hash = cls_hash_word(hash, (uint32_t)CLS_AS_I32(step->logits.softcap));
     if (h->gathers)
         return hash != 0 ? hash : 1;
     const cls_ints *const maps[] = {&step->slots,        &step->positions,    &step->draws,

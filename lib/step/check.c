@@ -4,6 +4,7 @@
 #include "step/step.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
@@ -22,6 +23,12 @@ static cls_status check_logits(const cls_sampler *s, uint32_t width, cls_plan *p
             CLS_NOT_COMPILED, CL_SUCCESS,
             "%s->logits.dtype is %s; the sampler was not created for it: see options->dtypes", call,
             names[dtype]);
+    char name[32];
+    snprintf(name, sizeof name, "%s->logits.softcap", call);
+    const cls_status status = cls_softcap_check(name, plan->step.logits.softcap);
+    if (status != CLS_OK)
+        return status;
+    plan->needs |= plan->step.logits.softcap != 0.0f ? CLS_FEATURE_SOFTCAP : 0;
     if (plan->step.logits_rows == 0)
         plan->step.logits_rows = plan->step.rows;
     plan->count[CLS_N_LOGITS_ROWS] = plan->step.logits_rows;

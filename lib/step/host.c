@@ -81,6 +81,7 @@ static void read_row(const cls_plan *plan, const cls_sampler *s, uint32_t row, c
     in->logits = row_in(memory_at(&p->logits.values), logits, p->logits.row_stride,
                         cls_dtype_size(p->logits.dtype));
     in->dtype = p->logits.dtype;
+    in->softcap = p->logits.softcap;
     in->mask = row_in(masks, mask, p->mask.row_stride,
                       p->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t));
     in->mask_kind = p->mask.kind;

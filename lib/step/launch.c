@@ -46,6 +46,10 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->mask_rows = step->mask.rows;
     a->bias_rows = step->bias.rows;
     a->bias_factor = step->bias.factor;
+    if (step->logits.softcap != 0.0f) {
+        a->softcap = step->logits.softcap;
+        a->softcap_reciprocal = cls_softcap_reciprocal(step->logits.softcap);
+    }
     a->logits_rows = step->logits_rows;
     a->invalid_token = step->invalid_token;
     a->n_end = s->infill_end_count;
@@ -73,10 +77,10 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_
     b->tile_flags = survey[2];
     b->lasts[CLS_PLACE(tile_key)] = b->lasts[CLS_PLACE(tile_mass)] =
         b->lasts[CLS_PLACE(tile_flags)] = plan->survey == NULL;
-    /* Raw rows need nothing but the places that a verification reports to. */
-    const uint32_t needs = !raw                  ? plan->needs
-                           : which == CLS_REPORT ? plan->needs & CLS_FEATURE_VERIFY
-                                                 : 0;
+    /* Raw rows need nothing but the soft-cap and the places that a verification reports to. */
+    const uint32_t of_raw_rows = (which == CLS_REPORT ? CLS_FEATURE_VERIFY : 0) |
+                                 (plan->step.logits.softcap != 0.0f ? CLS_FEATURE_SOFTCAP : 0),
+                   needs = raw ? plan->needs & of_raw_rows : plan->needs;
     return cls_kernel_arguments(cls_sampler_kernel(s, which, plan->step.logits.dtype, needs), which,
                                 b);
 }

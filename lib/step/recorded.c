@@ -371,6 +371,8 @@ static void add_inputs(cls_record *r, const recorded_line *l)
     const cls_step *const s = &l->plan.step;
     if (s->logits.dtype != CLS_F32)
         cls_record_add(r, " dtype=%s", dtypes[s->logits.dtype]);
+    if (s->logits.softcap != 0.0f)
+        add_float(r, "softcap", s->logits.softcap);
     if (arrays && part_of(l, FORM_ROWS, "bias") != NULL && s->bias.factor != 1.0f)
         add_float(r, "bias_factor", s->bias.factor);
     if (arrays && s->mask.host != NULL)

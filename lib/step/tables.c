@@ -34,7 +34,7 @@
      .kind = CLS_REQUIRED, STRIDE(S "->logits.row_stride", step.logits.row_stride), \
      TO(logits, logits_offset)}, \
     { \
-        ZERO(S "->logits.reserved", step.logits.reserved, 5) \
+        ZERO(S "->logits.reserved", step.logits.reserved, 4) \
     }
 
 #define MASK_AND_BIAS(S) \

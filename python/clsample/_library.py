@@ -24,6 +24,7 @@ ARGUMENTS = {
     "token_count": "count",
     "logits.values": "logits",
     "logits.dtype": "the dtype of logits",
+    "logits.softcap": "softcap",
     "logits_rows": "the number of rows of logits",
     "mask.words": "mask",
     "mask.host": "mask",

@@ -360,6 +360,7 @@ class Sampler(Closed):
         queue: Any = None,
         wait_for: Any = (),
         dtype: Any = None,
+        softcap: float = 0.0,
         mask: Any = None,
         mask_map: Any = None,
         bias: Any = None,
@@ -389,6 +390,8 @@ class Sampler(Closed):
                     ValueError if they must be.
         dtype       the type of the elements of a Buffer or an SVMAllocation (default float32), or
                     "bfloat16" for logits that come as uint16
+        softcap     the model's soft-cap: each logit x becomes softcap * tanh(x / softcap) before
+                    anything else. 0: none. Needs the feature "softcap".
         requests    the request of each row; None skips a row. Or an int32 array of slots on the
                     device. A request may occur once, except with defer_accept.
         mask        the tokens that rows may draw: bool [rows, vocab], or int32 [rows,
@@ -435,6 +438,8 @@ class Sampler(Closed):
             step.logits_rows = call.logits(
                 step.logits, "logits", logits, count, self.vocab, dtype
             )
+            if softcap != 0.0:
+                step.logits.softcap = real("softcap", softcap)
             if mask is not None or mask_map is not None:
                 call.mask(step.mask, "mask", mask, rows, self.vocab, mask_map)
             if bias is not None or bias_map is not None or bias_factor != 1.0:
@@ -511,13 +516,14 @@ class Sampler(Closed):
         queue: Any = None,
         wait_for: Any = (),
         dtype: Any = None,
+        softcap: float = 0.0,
         copy: Optional[bool] = None,
     ) -> Logprobs:
         """Enqueues log-probabilities of rows without requests, of a prompt or a text to be scored.
         Needs the feature "logprobs".
 
-        logits, copy: as in sample(), 1 to max_rows rows. top: the number of likeliest tokens.
-        given: int32 [rows, count], ids whose log-probabilities and ranks are wanted.
+        logits, softcap, copy: as in sample(), 1 to max_rows rows. top: the number of likeliest
+        tokens. given: int32 [rows, count], ids whose log-probabilities and ranks are wanted.
         """
         call, result = Call(self.context, copy), Logprobs()
         with self._locked():
@@ -525,6 +531,7 @@ class Sampler(Closed):
             rows = struct.rows = call.logits(
                 struct.logits, "logits", logits, None, self.vocab, dtype
             )
+            struct.logits.softcap = real("softcap", softcap)
             writer = Writer(call, {"rows": rows, "vocab": self.vocab})
             writer.outputs(struct, {"top": top, "given": given}, result)
             writer.allocate()
@@ -559,6 +566,7 @@ class Sampler(Closed):
         queue: Any = None,
         wait_for: Any = (),
         dtype: Any = None,
+        softcap: float = 0.0,
         copy: Optional[bool] = None,
         **outputs: Unpack[OutputOptions],
     ) -> Verified:
@@ -584,10 +592,10 @@ class Sampler(Closed):
         token_status
                     int32 [requests, max_drafts + 1]: the status of each emitted token
 
-        The others as in sample(); positions and draws have an entry for each request, and they and
-        `requests` must be on the host. Outputs are as in sample(), of the emitted tokens: they, and
-        the ids of `given`, have [requests, max_drafts + 1] in place of [rows]. There is no `probs`
-        and no `final_logits`. Outputs:
+        The others as in sample(), softcap of `logits` alone; positions and draws have an entry for
+        each request, and they and `requests` must be on the host. Outputs are as in sample(), of
+        the emitted tokens: they, and the ids of `given`, have [requests, max_drafts + 1] in place
+        of [rows]. There is no `probs` and no `final_logits`. Outputs:
         """
         call, result = Call(self.context, copy), Verified()
         with self._locked():
@@ -602,6 +610,7 @@ class Sampler(Closed):
             struct.row_offsets = offset_array = _structs.pointer(offsets, "int32_t")
             call.keep.append(offset_array)
             call.logits(struct.logits, "logits", logits, rows, self.vocab, dtype)
+            struct.logits.softcap = real("softcap", softcap)
             places = max(lengths) * count if by_step else total
             if total and draft_ids is not None:
                 call.ints(struct.draft_ids, "draft_ids", draft_ids, places)

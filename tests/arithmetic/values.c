@@ -93,15 +93,22 @@ static void write_drawn(FILE *f, char **w)
     fprintf(f, " %" PRIu64, u64_mul_hi(strtoull(w[0], NULL, 16), word64(w[1])));
 }
 
+static void write_softcap(FILE *f, char **w)
+{
+    const float cap = float_of(w[1]);
+    fprintf(f, " %08x", bits_of(softcap(float_of(w[0]), cap, cls_softcap_reciprocal(cap))));
+}
+
 static const struct {
     const char *name;
     uint32_t given;
     void (*write)(FILE *, char **);
 } rules[] = {
-    {"clean", 1, write_clean}, {"scale", 1, write_scale},   {"top_p", 1, write_top_p},
-    {"min_p", 1, write_min_p}, {"split", 2, write_split},   {"weight", 3, write_weight},
-    {"depth", 3, write_depth}, {"philox", 6, write_philox}, {"row_units", 2, write_row_units},
-    {"bits", 5, write_bits},   {"target", 2, write_target}, {"drawn", 2, write_drawn},
+    {"clean", 1, write_clean},     {"scale", 1, write_scale},   {"top_p", 1, write_top_p},
+    {"min_p", 1, write_min_p},     {"split", 2, write_split},   {"weight", 3, write_weight},
+    {"depth", 3, write_depth},     {"philox", 6, write_philox}, {"row_units", 2, write_row_units},
+    {"bits", 5, write_bits},       {"target", 2, write_target}, {"drawn", 2, write_drawn},
+    {"softcap", 2, write_softcap},
 };
 
 int write_value(FILE *f, char **word, uint32_t n)

@@ -170,6 +170,7 @@ agrees --output prompt.npy --top-p 0.99 --top-p-decay 0.9
 agrees --mirostat 2 --mirostat-ent 1.5
 agrees --adaptive-target 0.1 --top-k 12 --bias f16.npy --bias-factor -0.75
 agrees --mask mask.npy --top-p 0.3
+agrees --softcap 1.5 --top-p 0.7 --bias f16.npy
 agrees --temperature 0
 echo '[{},{},{},{"top_k":3,"samplers":["top_k","temperature"],"temperature":3},{},{},{},{}]' >p.json
 agrees --params p.json

@@ -103,6 +103,9 @@ host_refused "int8.npy: the array must be float32" --bias int8.npy
 host_refused "--bias-factor: 0 would leave out the bias" --bias f32.npy --bias-factor 0
 host_refused "--bias-factor: this option requires --bias" --bias-factor 2
 host_refused "step->bias.factor is 1e-39; it must be" --bias f32.npy --bias-factor 1e-39
+host_refused "step->logits.softcap is -1; it must be 0" --softcap -1
+host_refused "step->logits.softcap is nan; it must be 0" --softcap nan
+host_refused "step->logits.softcap is inf; it must be 0" --softcap inf
 for has in prompt output; do
     host_refused "so-far.npy: the file has 6 rows for 8" --$has so-far.npy
     host_refused "f32.npy: the array must be int32" --$has f32.npy

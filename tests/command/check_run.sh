@@ -56,6 +56,7 @@ request="--prompt tokens.npy --output tokens.npy"
     proven $f --draws 2 --params mixed.json --rows 6,1,6 --mask holes.npy
     proven $f --mask holes.npy --bias f16.npy --top-k 20
     proven $f --bias bf16.npy --bias-factor -0.75 --temperature 0.25 --mask mask.npy
+    proven $f --softcap 2.5 --bias f16.npy --top-k 20 --temperature 0.5
     proven $f --draws 2 --grammar grammar.json --output tokens.npy --mask holes.npy
     proven $f --top-k 5 --kept-set 2 # an overflow is no part of a token's status
     proven --logits f16.npy --top-n-sigma 1.2 --typical 0.9

@@ -366,6 +366,8 @@ START_TEST(refused_steps)
     } while (0)
     STEP_REFUSED(step.mask.words.buffer, "CLS_FEATURE_MASK");
     STEP_REFUSED(step.bias.values.buffer, "CLS_FEATURE_BIAS");
+    s.step.logits.softcap = 30.0f;
+    REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), "CLS_FEATURE_SOFTCAP");
     STEP_REFUSED(outputs.logprobs.buffer, "CLS_FEATURE_LOGPROBS");
     STEP_REFUSED(outputs.ranks.buffer, "CLS_FEATURE_LOGPROBS");
     STEP_REFUSED(outputs.kept.counts.buffer, "CLS_FEATURE_LOGPROBS");
@@ -453,7 +455,7 @@ START_TEST(bad_bits)
     told = (progress){.calls = 0};
     cls_sampler_options so = sampler_options(100, 1);
     must_refuse(compile(context, 8, 0), "dtypes is 0x8");
-    must_refuse(compile(context, 0, 1u << 17), "features is 0x20000");
+    must_refuse(compile(context, 0, 1u << 18), "features is 0x40000");
     must_refuse(compile(context, 0, CLS_FEATURES_ALL - 1), "features is 0xfffffffe");
     so.features = CLS_FEATURE_MASK | 1u << 31;
     must_refuse(cls_sampler_create(context, &so, &sampler), "options->features is 0x80000080");
@@ -727,7 +729,7 @@ static uint32_t left_out(int variant)
         return 0;
     if (strstr(v->options, "-DROW=0") != NULL)
         out |= CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS |
-               (samples ? CLS_FEATURE_VERIFY : 0u);
+               CLS_FEATURE_SOFTCAP | (samples ? CLS_FEATURE_VERIFY : 0u);
     if (strstr(v->options, "-DCHAIN=") != NULL)
         out |= CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY;
     if (strstr(v->options, "-DCHAIN=0") != NULL)

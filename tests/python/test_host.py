@@ -106,6 +106,7 @@ class Story:
         return {
             **self.maybe(0.3, mask=masks[self.some(1, 2)[0]], mask_map=maps),
             **self.maybe(0.3, bias=bias, bias_map=maps[::-1], bias_factor=factor),
+            **self.maybe(0.2, softcap=float(self.random.choice([0.5, 3, 30]))),
             **self.maybe(0.2, positions=self.some(places)),
             **self.maybe(0.2, draws=self.some(places)),
             **self.maybe(logprobs=True, ranks=True),

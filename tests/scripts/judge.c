@@ -195,6 +195,7 @@ static one_row inputs_of(run_side *side, const run_statement *s, uint32_t row, c
     one_row_init(&r);
     r.logits = (const char *)step.logits.values.pointer + (size_t)at[0] * vocab * size;
     r.dtype = step.logits.dtype;
+    r.softcap = step.logits.softcap;
     r.vocab = m->vocab;
     r.mask_kind = step.mask.kind;
     r.mask_width = step.mask.width;
@@ -303,7 +304,7 @@ static void judge_raw(uint32_t row, const one_row *r)
     float *const raw = cli_alloc(r->vocab, sizeof *raw);
     brute b;
     for (uint32_t i = 0; i < r->vocab; i++)
-        raw[i] = dtype_decode(r->dtype, (const char *)r->logits + i * dtype_size(r->dtype));
+        raw[i] = oracle_logit(r, i);
     brute_make(&b, raw, r->vocab, NULL);
     judge_tokens(row, &b);
     brute_free(&b);
@@ -433,9 +434,9 @@ static void accept(void)
 static run_statement as_step(const run_statement *s, uint32_t rows)
 {
     static const char *const keys[] = {
-        "logits",    "kind",       "dtype",     "logits_pick", "mask",       "mask_kind",
-        "mask_pick", "mask_width", "mask_rows", "mask_map",    "mask_host",  "bias",
-        "bias_pick", "bias_dtype", "bias_rows", "bias_map",    "bias_factor"};
+        "logits",    "kind",      "dtype",      "softcap",   "logits_pick", "mask",
+        "mask_kind", "mask_pick", "mask_width", "mask_rows", "mask_map",    "mask_host",
+        "bias",      "bias_pick", "bias_dtype", "bias_rows", "bias_map",    "bias_factor"};
     run_statement step = *s;
     char *const number = cli_alloc(12, 1);
     snprintf(number, 12, "%" PRIu32, rows);

@@ -38,8 +38,7 @@ static double raw_logprob(const one_row *row, int32_t token)
     if (values == NULL)
         abort();
     for (uint32_t i = 0; i < row->vocab; i++)
-        values[i] =
-            dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
+        values[i] = oracle_logit(row, i);
     const double raw = oracle_logprob_raw(values, row->vocab, token);
     free(values);
     return raw;

@@ -39,6 +39,8 @@ cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
     *row = *callers;
     cls_status status =
         cls_bias_check("row", row->bias != NULL, "bias_", row->bias_dtype, &row->bias_factor);
+    if (status == CLS_OK)
+        status = cls_softcap_check("row->softcap", row->softcap);
     if (row->mask_width == 0)
         row->mask_width = row->mask_kind == CLS_MASK_BOOL ? row->vocab : (row->vocab + 31) / 32;
     if (status == CLS_OK)
@@ -92,6 +94,7 @@ cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
                              .mask_width = row->mask_width,
                              .mask_kind = row->mask_kind,
                              .bias_factor = row->bias_factor,
+                             .softcap = row->softcap,
                              .position = row->position,
                              .draw = row->draw,
                              .random_bits = row->random_bits,

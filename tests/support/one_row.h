@@ -45,6 +45,7 @@ typedef struct one_row {
      * which they see at most 16,384. 0: all. */
     uint32_t max_history;
     float bias_factor;        /* as cls_dense_bias.factor; 0 (default): 1 */
+    float softcap;            /* as cls_logits.softcap */
     const cls_infill *infill; /* for params->infill, else NULL */
 
     /* The state before this token: one_result.adaptive of the request's previous token.

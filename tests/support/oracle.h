@@ -93,6 +93,10 @@ typedef struct oracle_story {
 void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *s,
                        oracle_effect *of);
 
+/* Returns a logit with a soft-cap, by the rules of doc/arithmetic.md, and that of a row. */
+float oracle_softcap(float x, float cap);
+float oracle_logit(const one_row *row, uint32_t id);
+
 /* Return a row's raw logit with its dense bias, whether its mask allows the token, and whether its
  * list of biases has the token; *bias is their sum. */
 float oracle_raw(const one_row *row, uint32_t id);

@@ -178,9 +178,53 @@ static float times_factor(float value, float factor)
                : (float)fmax(-(double)FLT_MAX, fmin(product, (double)FLT_MAX));
 }
 
+/* Horner's rule, with one rounding for each product and each sum. */
+static float polynomial(const float *factor, int degree, float x)
+{
+    float sum = factor[degree];
+    for (int i = degree - 1; i >= 0; i--) {
+        sum = (float)((double)sum * (double)x);
+        sum = (float)((double)sum + (double)factor[i]);
+    }
+    return sum;
+}
+
+float oracle_softcap(float x, float cap)
+{
+    static const float below[] = {0x1.5554dap-2f, -0x1.10ea8ep-3f, 0x1.b29c1cp-5f, -0x1.1abd18p-6f},
+                       power[] = {1.0f,           0x1.62e4bap-1f, 0x1.ebdb56p-3f,
+                                  0x1.c91ce6p-5f, 0x1.277854p-7f, 0x1.e974fcp-10f},
+                       above[] = {0x1.fffdbep-2f,  -0x1.ffa88ep-3f, 0x1.fb0048p-4f,
+                                  -0x1.db1bd6p-5f, 0x1.68461ap-6f,  -0x1.2eca02p-8f};
+    if (!isfinite(x) || cap == 0.0f)
+        return x;
+    const float size = fabsf(x), reciprocal = (float)(1.0 / (double)cap);
+    const float y = (float)fmin((double)size * (double)reciprocal, 10.0);
+    float t;
+    if (y < 0.5f) {
+        const float u = (float)((double)y * (double)y),
+                    p = (float)((double)polynomial(below, 3, u) * (double)u);
+        t = (float)((double)y - (double)(float)((double)p * (double)y));
+    } else {
+        const float z = (float)((double)y * (double)0x1.715476p+1f), whole = floorf(z) + 1.0f;
+        const float g = ldexpf(polynomial(power, 5, whole - z), 1 - (int)whole),
+                    p = (float)((double)polynomial(above, 5, g) * (double)g);
+        t = (float)(1.0 - (double)(float)((double)g - (double)(float)((double)p * (double)g)));
+    }
+    t = fmaxf((float)((double)t * (double)cap), cap / 8192.0f);
+    return copysignf(fminf(t, size), x);
+}
+
+float oracle_logit(const one_row *row, uint32_t id)
+{
+    return oracle_softcap(
+        dtype_decode(row->dtype, (const char *)row->logits + id * dtype_size(row->dtype)),
+        row->softcap);
+}
+
 float oracle_raw(const one_row *row, uint32_t id)
 {
-    float x = dtype_decode(row->dtype, (const char *)row->logits + id * dtype_size(row->dtype));
+    float x = oracle_logit(row, id);
     if (row->bias != NULL)
         x += times_factor(dtype_decode(row->bias_dtype,
                                        (const char *)row->bias + id * dtype_size(row->bias_dtype)),

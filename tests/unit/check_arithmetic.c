@@ -18,6 +18,73 @@ static float random_float(rng *r) { return CLS_AS_F32((int32_t)(uint32_t)rng_bit
 /* Of all sizes, not only of the largest. */
 static uint64_t random_u64(rng *r) { return rng_bits(r) >> rng_below(r, 64); }
 
+/* tanh y: the soft-cap of y with the cap 1. It is within 1.87 2^-24 of the exact value, and never
+ * decreases from float to float. Where time is short, not each is compared with the exact value. */
+START_TEST(softcap_is_tanh)
+{
+    const int32_t every = (int32_t)fixture_by_size(211, 61, 1);
+    float before = 0.0f;
+    double worst = 0.0;
+    for (int32_t bits = CLS_AS_I32(0x1p-14f); bits <= CLS_AS_I32(11.0f); bits++) {
+        const float y = CLS_AS_F32(bits), t = softcap(y, 1.0f, 1.0f);
+        ck_assert_msg(t >= before && t <= 1.0f && t <= y, "%a gives %a after %a", (double)y,
+                      (double)t, (double)before);
+        before = t;
+        if (bits % every == 0)
+            worst = fmax(worst, fabs((double)t - tanh((double)y)));
+    }
+    ck_assert_double_le(worst, 1.87 * 0x1p-24);
+    ck_assert_double_ge(worst, 1.5 * 0x1p-24);
+    ck_assert(before == 1.0f);
+    ck_assert(softcap(0x1p-13f, 1.0f, 1.0f) == 0x1p-13f);
+}
+END_TEST
+
+static float capped(float x, float cap) { return softcap(x, cap, cls_softcap_reciprocal(cap)); }
+
+/* With any cap: within 2^-22 of it, never decreasing, odd, no larger than the logit and the cap. */
+START_TEST(softcap_of_any_logit)
+{
+    rng r = {1};
+    for (uint32_t i = 0; i < 40 * trials(); i++) {
+        const float cap = i % 2 ? (float)exp2((double)rng_below(&r, 64) - 32.0 + i % 7)
+                                : (float)exp2((double)rng_below(&r, 200000) / 1000.0 - 100.0);
+        float x = random_float(&r);
+        if (i % 3 != 0) /* about the cap */
+            x = (float)((double)cap * exp2((double)rng_below(&r, 20000) / 1000.0 - 16.0));
+        if (!(fabsf(x) <= FLT_MAX))
+            continue;
+        const float y = capped(x, cap), size = fabsf(x),
+                    next = capped(nextafterf(size, INFINITY), cap);
+        const double exact = (double)cap * tanh((double)x / (double)cap);
+        ck_assert_msg(fabs((double)y - exact) <= (double)cap * 0x1p-22, "%a with %a gives %a",
+                      (double)x, (double)cap, (double)y);
+        ck_assert(fabsf(y) <= size && fabsf(y) <= cap && capped(-x, cap) == -y);
+        ck_assert(next >= fabsf(y) || size == FLT_MAX);
+        ck_assert(y == oracle_softcap(x, cap));
+    }
+}
+END_TEST
+
+/* Each float16 in order, and what is no number. */
+START_TEST(softcap_of_halves)
+{
+    static const float caps[] = {0x1p-100f, 0.01f, 1.0f, 3.0f, 30.0f, 50.0f, 1e6f, 0x1p+100f};
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        float before = 0.0f;
+        for (uint16_t h = 0; h < 0x7c00; h++) {
+            const float x = dtype_decode(CLS_F16, &h), y = capped(x, caps[i]);
+            ck_assert(y >= before && y == oracle_softcap(x, caps[i]));
+            before = y;
+        }
+        ck_assert(capped(INFINITY, caps[i]) == INFINITY);
+        ck_assert(capped(-INFINITY, caps[i]) == -INFINITY);
+        ck_assert(isnan(capped(NAN, caps[i])) && capped(0.0f, caps[i]) == 0.0f);
+        ck_assert(capped(FLT_MAX, caps[i]) == caps[i]);
+    }
+}
+END_TEST
+
 START_TEST(philox_published_vectors)
 {
     static const uint32_t vectors[3][10] = {
@@ -393,5 +460,8 @@ int main(void)
     add_test(power_of_parameters);
     add_test(words_of_parameters);
     add_test(row_places);
+    add_test(softcap_is_tanh);
+    add_test(softcap_of_any_logit);
+    add_test(softcap_of_halves);
     return fixture_end();
 }
