@@ -625,7 +625,15 @@ class Sampler(Closed):
                 call.ints(struct.parents, "parents", _drafts.flat("parents", parents), total)
             struct.method = choice("method", method, VerifyMethod)
             _drafts.distributions(
-                call, struct, draft_probs, draft_logits, draft_tokens, draft_map, places, self.vocab, dtype
+                call,
+                struct,
+                draft_probs,
+                draft_logits,
+                draft_tokens,
+                draft_map,
+                places,
+                self.vocab,
+                dtype,
             )
             if by_step:
                 struct.draft_request_stride = struct.draft_stride
