@@ -54,9 +54,9 @@ typedef struct cls_args {
     cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */
     u32 grammar_rows;                        /* see grammar_row_words() */
-    cls_wide draft_tokens_offset, draft_map_offset;
+    cls_wide draft_tokens_offset, draft_probs_offset, draft_map_offset;
     u32 draft_width, draft_vocab; /* of sparse distributions */
-    u32 reserved_3[12];
+    u32 reserved_3[10];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

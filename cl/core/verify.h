@@ -9,10 +9,11 @@
 
 #define CLS_ONE_Q63 u64_make(0x80000000u, 0u)
 
-/* A sparse distribution is found by its tokens' ids: each is a word of its id and, in the bits
- * below, its place among the at most CLS_MAX_DRAFT_WIDTH places. Ascending words are ascending
- * ids. CLS_NO_SPARSE: the place has no token of the vocabulary. */
+/* The tokens of a sparse distribution, CLS_MAX_DRAFT_WIDTH words: each has an id and, in the bits
+ * below, its place in the caller's list. They ascend, and behind them are the probabilities.
+ * CLS_NO_SPARSE: no token of the vocabulary. */
 #define CLS_SPARSE_BITS 8
+#define CLS_SPARSE_WORDS (2 * CLS_MAX_DRAFT_WIDTH)
 #define CLS_NO_SPARSE 0xffffffffu
 CLS_INLINE u32 sparse_word(u32 id, u32 place) { return (id << CLS_SPARSE_BITS) + place; }
 

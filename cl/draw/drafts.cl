@@ -5,9 +5,10 @@
 
 /* A draft and its own distribution. */
 typedef struct draft_row {
-    u32 kind, id, width;
-    __global const logit *x;  /* or floats, if these are probabilities */
-    __global const i32 *key;  /* the survey, if these are logits; sparse: the ascending words */
+    u32 kind, id;
+    /* Or floats, if these are probabilities; sparse: the words and then the probabilities. */
+    __global const logit *x;
+    __global const i32 *key;  /* the survey, if these are logits */
     __global const u64 *mass; /* its masses of tiles */
     i32 top_key;              /* the largest key, and the reciprocal of their mass */
     cls_reciprocal reciprocal;
@@ -21,11 +22,12 @@ static inline draft_row draft_row_of(const step_args *s, u32 row, u32 draft)
     draft_row d;
     d.kind = args->draft_kind;
     d.id = (u32)draft_id(s, request, (i32)draft);
-    d.width = args->draft_width;
     d.x = d.kind == CLS_DRAFT_LOGITS
               ? s->draft_x + offset
               : (__global const logit *)((__global const f32 *)s->draft_x + offset);
-    d.key = s->raw_key + (size_t)(d.kind == CLS_DRAFT_SPARSE ? d.width : row_max_tiles(s)) * draft;
+    if (d.kind == CLS_DRAFT_SPARSE)
+        d.x = (__global const logit *)(s->raw_key + (size_t)CLS_SPARSE_WORDS * draft);
+    d.key = s->raw_key + (size_t)row_max_tiles(s) * draft;
     d.mass = s->raw_mass + (size_t)row_tiles(s) * draft;
     return d;
 }
@@ -44,40 +46,31 @@ static inline i32 draft_after(const step_args *s, u32 row)
     return next >= 0 && parents[next] == nodes[row] ? next : -1;
 }
 
-/* What the tokens of a tile have in common: the unit of their logits, or which of the ascending
- * words are theirs. */
-typedef struct draft_tile {
-    cls_unit unit;
-    u32 first, n;
-} draft_tile;
-static inline draft_tile draft_tile_of(const draft_row *d, u32 tile)
+/* Returns the unit of a tile of a draft's logits. */
+static inline cls_unit draft_unit(const draft_row *d, u32 tile)
 {
-    draft_tile t = {{0.0f, 0.0f, 0}, 0u, 0u};
-    if (d->kind == CLS_DRAFT_SPARSE) {
-        __global const u32 *const words = (__global const u32 *)d->key;
-        t.first = list_from(words, d->width, sparse_word(tile * CLS_TILE, 0u));
-        t.n =
-            list_from(words + t.first, d->width - t.first, sparse_word((tile + 1) * CLS_TILE, 0u));
-    } else if (d->kind == CLS_DRAFT_LOGITS && d->top_key != CLS_KEY_NONE) {
-        const f32 top = float_of_key(d->top_key);
-        t.unit = tile_unit(d->key, tile, top, split(top, CLS_LOG2E).exponent, CLS_LOG2E);
-    }
-    return t;
+    const f32 top = float_of_key(d->top_key);
+    const cls_unit none = {0.0f, 0.0f, 0};
+    return d->kind != CLS_DRAFT_LOGITS || d->top_key == CLS_KEY_NONE
+               ? none
+               : tile_unit(d->key, tile, top, split(top, CLS_LOG2E).exponent, CLS_LOG2E);
+}
+/* Returns the bits of the probability of a token in a sparse distribution. */
+CLS_CALLED u32 sparse_probability(__global const u32 *words, u32 id)
+{
+    const u32 at = list_from(words, CLS_MAX_DRAFT_WIDTH, sparse_word(id, 0u));
+    return at < CLS_MAX_DRAFT_WIDTH && words[at] >> CLS_SPARSE_BITS == id
+               ? words[CLS_MAX_DRAFT_WIDTH + at]
+               : 0u;
 }
 /* Returns the probability of a token in a draft's distribution. */
-static inline u64 draft_probability(const draft_row *d, u32 id, const draft_tile *tile)
+static inline u64 draft_probability(const draft_row *d, u32 id, const cls_unit *unit)
 {
-    const cls_unit *const unit = &tile->unit;
     if (d->kind == CLS_DRAFT_NONE)
         return id == d->id ? CLS_ONE_Q63 : 0;
-    if (d->kind == CLS_DRAFT_PROBS)
-        return probability_q63(((__global const u32 *)d->x)[id]);
-    if (d->kind == CLS_DRAFT_SPARSE) {
-        __global const u32 *const words = (__global const u32 *)d->key + tile->first;
-        const u32 at = list_from(words, tile->n, sparse_word(id, 0u)),
-                  place = at < tile->n ? words[at] - sparse_word(id, 0u) : CLS_NO_SPARSE;
-        return place < CLS_MAX_DRAFT_WIDTH ? probability_q63(((__global const u32 *)d->x)[place])
-                                           : 0;
+    if (d->kind != CLS_DRAFT_LOGITS) {
+        __global const u32 *const x = (__global const u32 *)d->x;
+        return probability_q63(d->kind == CLS_DRAFT_SPARSE ? sparse_probability(x, id) : x[id]);
     }
     const f32 z = clean(LOAD(d->x, id));
     return z > CLS_MASKED
@@ -108,14 +101,14 @@ ONE_COPY void weigh_draft(const step_args *s, SHARED const row_logits *r, u32 fl
         out->draft_mass = row_total(d.key, d.mass, r->tiles, float_of_key(out->draft_key),
                                     CLS_LOG2E, 0, 0, scratch);
     draft_weighed(out, &d);
-    const draft_tile tile = draft_tile_of(&d, id / CLS_TILE);
-    out->draft_prob = draft_probability(&d, id, &tile);
+    cls_unit unit = draft_unit(&d, id / CLS_TILE);
+    out->draft_prob = draft_probability(&d, id, &unit);
     BARRIER(); /* the list of kept ids is complete */
     report t;
     report_final(r, out, flags, kept_ids_of(s, row), &t);
     const f32 z = report_kept(&t, id, load_whole(r, id));
     if (z > CLS_MASKED) {
-        const cls_unit unit = report_unit(&t, id);
+        unit = report_unit(&t, id);
         const cls_reciprocal whole = reciprocal_of(out->mass);
         out->target_prob = fraction_q63(&whole, report_mass(&t, z, &unit));
     }

@@ -23,7 +23,7 @@ static inline void residual_of(const step_args *s, SHARED const row_logits *r, c
 
 /* Computes the residuals of a vector's tokens, in lane[]; 0 for tokens that are not in the set. */
 static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_unit *unit,
-                                  const draft_tile *of_draft, u64 *lane)
+                                  const cls_unit *draft_tile, u64 *lane)
 {
     f32 x[VEC];
     VSTORE(load_v(&w->t.r, i, kind, CLS_MASKED), x);
@@ -33,19 +33,19 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
         if (!(z > CLS_MASKED) || !(report_kept(&w->t, i + j, z) > CLS_MASKED))
             continue;
         lane[j] = residual_q63(fraction_q63(&w->reciprocal, report_mass(&w->t, z, unit)),
-                               draft_probability(&w->d, i + j, of_draft), w->prefix_prob);
+                               draft_probability(&w->d, i + j, draft_tile), w->prefix_prob);
     }
 }
 
-/* Computes the unit of a tile in the row, and what the draft's row has there. Returns 0 if the set
- * has nothing in the tile. */
-static inline int residual_units(const residual *w, u32 tile, cls_unit *unit, draft_tile *of_draft)
+/* Computes the units of a tile in the row and in the draft's row. Returns 0 if the set has nothing
+ * in the tile. */
+static inline int residual_units(const residual *w, u32 tile, cls_unit *unit, cls_unit *draft_tile)
 {
     const i32 key = tile_max_key(w->t.r.key, tile);
     if (key < report_lowest(&w->t))
         return 0;
     *unit = report_unit(&w->t, tile * CLS_TILE);
-    *of_draft = draft_tile_of(&w->d, tile);
+    *draft_tile = draft_unit(&w->d, tile);
     return 1;
 }
 
@@ -55,16 +55,15 @@ static inline i32 residual_draw(const residual *w, u32 tile, u64 drawn, __local 
     const u32 n = tile_vectors(&w->t.r, tile), per_item = (n + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     const int kind = tile_kind(&w->t.r, tile);
-    cls_unit unit;
-    draft_tile of_draft;
+    cls_unit unit, draft_tile;
     u64 mine = 0, sum = 0, total, lane[VEC];
     i32 token = -1;
-    residual_units(w, tile, &unit, &of_draft);
+    residual_units(w, tile, &unit, &draft_tile);
     /* Round 0 sums up each item's vectors; round 1 finds the token, in the one item that has it. */
     for (u32 round = 0; round < 2; round++) {
         const int here = round == 0 || (drawn >= sum && drawn < sum + mine);
         for (u32 v = first; v < last && here && token < 0; v++) {
-            residual_lanes(w, tile * CLS_TILE + v * VEC, kind, &unit, &of_draft, lane);
+            residual_lanes(w, tile * CLS_TILE + v * VEC, kind, &unit, &draft_tile, lane);
             for (u32 j = 0; j < VEC; j++) {
                 if (round == 0) {
                     mine += lane[j];

@@ -148,21 +148,25 @@ static inline u32 copy_path(const step_args *s, const history_effects *p, u32 ro
     return n;
 }
 
-/* Writes the words of a draft's sparse distribution, ascending, each to the place of its rank. */
+/* Writes the words of a draft's sparse distribution, ascending, each to the place of its rank, and
+ * their probabilities. */
 ONE_COPY void sort_sparse(const step_args *s, __global i32 *all_words, u32 row, u32 draft,
                           __local u32 *words)
 {
     ARGS const cls_args *const args = s->args;
     const u32 width = args->draft_width, draft_vocab = args->draft_vocab;
-    __global const i32 *const tokens =
-        AT_OFFSET(s, draft_tokens) +
+    const size_t from =
         draft_place(s, row - draft - 1, draft, args->draft_stride, args->draft_apart);
-    __global i32 *const to = all_words + (size_t)draft * width;
-    for (u32 i = LOCAL_ID; i < width; i += WGS) {
-        u32 id = (u32)tokens[i];
+    __global const i32 *const tokens = AT_OFFSET(s, draft_tokens) + from;
+    __global const u32 *const probs = AT_OFFSET(s, draft_probs) + from;
+    __global u32 *const to = (__global u32 *)all_words + (size_t)draft * CLS_SPARSE_WORDS;
+    for (u32 i = LOCAL_ID; i < CLS_MAX_DRAFT_WIDTH; i += WGS) {
+        u32 id = i < width ? (u32)tokens[i] : CLS_NO_SPARSE;
         if (draft_vocab != 0)
             id = id < draft_vocab ? id + (u32)AT_OFFSET(s, draft_map)[id] : CLS_NO_SPARSE;
         words[i] = id < s->vocab ? sparse_word(id, i) : CLS_NO_SPARSE;
+        if (i >= width)
+            to[i] = CLS_NO_SPARSE;
     }
     LOCAL_BARRIER();
     for (u32 i = LOCAL_ID; i < width; i += WGS) {
@@ -170,7 +174,8 @@ ONE_COPY void sort_sparse(const step_args *s, __global i32 *all_words, u32 row, 
         u32 rank = 0;
         for (u32 j = 0; j < width; j++)
             rank += words[j] < word || (words[j] == word && j < i);
-        to[rank] = (i32)word;
+        to[rank] = word;
+        to[CLS_MAX_DRAFT_WIDTH + rank] = probs[i];
     }
 }
 

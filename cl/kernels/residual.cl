@@ -40,10 +40,9 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
     residual w;
     residual_of(s, &r, &out, row, flags, draft, prefix_prob, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
-        cls_unit unit;
-        draft_tile of_draft;
+        cls_unit unit, draft_tile;
         u64 sum = 0, lane[VEC];
-        const int there = residual_units(&w, tile, &unit, &of_draft),
+        const int there = residual_units(&w, tile, &unit, &draft_tile),
                   kind = tile_kind(&w.t.r, tile);
         const u32 n = there ? tile_vectors(&w.t.r, tile) : 0u;
         for (u32 v = LOCAL_ID; v < n; v += WGS) {
@@ -52,7 +51,7 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
                 const FV z = report_kept_v(&w.t, i, clean_v(load_v(&w.t.r, i, kind, CLS_MASKED)));
                 sum += report_terms(&w.t, z, report_weights(&w.t, z, &unit), &unit);
             } else {
-                residual_lanes(&w, i, kind, &unit, &of_draft, lane);
+                residual_lanes(&w, i, kind, &unit, &draft_tile, lane);
                 for (u32 j = 0; j < VEC; j++)
                     sum += lane[j];
             }

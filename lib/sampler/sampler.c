@@ -16,7 +16,7 @@ enum { FIXED_BUFFERS = 14 + CLS_ARG_SETS };
 static void list_fixed_buffers(cls_sampler *s, fixed_buffer all[FIXED_BUFFERS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE,
-                   raw_key = max_tiles > CLS_MAX_DRAFT_WIDTH ? max_tiles : CLS_MAX_DRAFT_WIDTH;
+                   raw_key = max_tiles > CLS_SPARSE_WORDS ? max_tiles : CLS_SPARSE_WORDS;
     const fixed_buffer table[FIXED_BUFFERS - CLS_ARG_SETS] = {
         {"slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot)},
         {"penalties and history", &s->state,

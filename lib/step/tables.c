@@ -147,6 +147,8 @@ static const cls_operand verify[] = {
      TO(draft_x, draft_offset)},
     {BUFFER("call->draft_tokens", verify.draft_tokens, DRAFT_EXTENT, 1, 4, READS),
      TO(draft_tokens, draft_tokens_offset)},
+    {BUFFER("", verify.draft, DRAFT_EXTENT, 1, DRAFT_BYTES, READS), .kind = CLS_INTERNAL,
+     TO(draft_probs, draft_probs_offset)},
     {BUFFER("call->draft_map", verify.draft_map, DRAFT_VOCAB, 1, 4, READS),
      TO(draft_map, draft_map_offset)},
     {MAP("call->parents", CLS_HOST_MAP, verify.parents, DRAFTS, CLS_MAPS)},
