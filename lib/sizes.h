@@ -26,7 +26,7 @@
     X(cls_outputs, kept_set) \
     X(cls_logprobs_call, given) \
     X(cls_accept_call, rollback) \
-    X(cls_verify_call, token_status) \
+    X(cls_verify_call, reserved) \
     X(cls_draft_call, counts) \
     X(cls_shard_options, reserved) \
     X(cls_shard_info, borders) \

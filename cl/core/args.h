@@ -55,7 +55,9 @@ typedef struct cls_args {
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */
     u32 grammar_rows;                        /* see grammar_row_words() */
     f32 softcap, softcap_reciprocal;         /* 0: none; 1 / softcap, as the host rounds it */
-    u32 reserved_3[16];
+    cls_wide draft_tokens_offset, draft_probs_offset, draft_map_offset;
+    u32 draft_width, draft_vocab; /* of sparse distributions */
+    u32 reserved_3[8];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -28,6 +28,8 @@
 #define CLS_DRAFT_BUFFERS(B) B(const i32, maps) B(const i32, draft_ids)
 #define CLS_DRAFT_ROW_BUFFERS(B) \
     CLS_DRAFT_BUFFERS(B) B(const logit, draft_x) B(const i32, raw_key) B(const u64, raw_mass)
+#define CLS_SPARSE_BUFFERS(B) \
+    B(const i32, draft_tokens) B(const u32, draft_probs) B(const i32, draft_map)
 #define CLS_RESULT_BUFFERS(B) B(i32, tokens) B(i32, status_out) B(i32, latest)
 #define CLS_ACCEPTED_BUFFERS(B) B(const i32, counts) B(const i32, rollback)
 /* The outputs of rows. A table calls O(X, NUMBER, TYPE, NAME, FIELD, ACCESS, WIDTH, COUNT, FEATURE)
@@ -70,7 +72,8 @@
 
 /* The lists. */
 #define CLS_PREPARE_BUFFERS(B) \
-    CLS_STATE_BUFFERS(B) B(u32, lists) B(u32, effects) CLS_DRAFT_BUFFERS(B)
+    CLS_STATE_BUFFERS(B) \
+    B(u32, lists) B(u32, effects) CLS_DRAFT_BUFFERS(B) B(i32, raw_key) CLS_SPARSE_BUFFERS(B)
 #define CLS_SURVEY_BUFFERS(B) CLS_MAPPED_BUFFERS(B)
 #define CLS_TOKEN_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \
@@ -113,6 +116,7 @@
     CLS_TILES_OUTPUTS(B) \
     CLS_KEPT_OUTPUTS(B) \
     CLS_VERIFY_OUTPUTS(B) \
+    CLS_SPARSE_BUFFERS(B) \
     B(i32, token_status) \
     CLS_PARTIAL_OUTPUTS(B) \
     CLS_MERGED_BUFFERS(B) \

@@ -9,6 +9,14 @@
 
 #define CLS_ONE_Q63 u64_make(0x80000000u, 0u)
 
+/* The tokens of a sparse distribution, CLS_MAX_DRAFT_WIDTH words: each has an id and, in the bits
+ * below, its place in the caller's list. They ascend, and behind them are the probabilities.
+ * CLS_NO_SPARSE: no token of the vocabulary. */
+#define CLS_SPARSE_BITS 8
+#define CLS_SPARSE_WORDS (2 * CLS_MAX_DRAFT_WIDTH)
+#define CLS_NO_SPARSE 0xffffffffu
+CLS_INLINE u32 sparse_word(u32 id, u32 place) { return (id << CLS_SPARSE_BITS) + place; }
+
 /* The methods as the host and the kernels call them: cls_verify_method of clsample.h. */
 #ifdef __OPENCL_C_VERSION__
 enum {
@@ -19,6 +27,8 @@ enum {
     CLS_DRAFT_NONE = 0,
     CLS_DRAFT_PROBS = 1,
     CLS_DRAFT_LOGITS = 2,
+    CLS_DRAFT_SPARSE = 3,
+    CLS_MAX_DRAFT_WIDTH = 256,
 };
 #endif
 

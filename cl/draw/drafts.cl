@@ -6,7 +6,8 @@
 /* A draft and its own distribution. */
 typedef struct draft_row {
     u32 kind, id;
-    __global const logit *x;  /* or floats, if these are probabilities */
+    /* Or floats, if these are probabilities; sparse: the words and then the probabilities. */
+    __global const logit *x;
     __global const i32 *key;  /* the survey, if these are logits */
     __global const u64 *mass; /* its masses of tiles */
     i32 top_key;              /* the largest key, and the reciprocal of their mass */
@@ -21,9 +22,11 @@ static inline draft_row draft_row_of(const step_args *s, u32 row, u32 draft)
     draft_row d;
     d.kind = args->draft_kind;
     d.id = (u32)draft_id(s, request, (i32)draft);
-    d.x = d.kind == CLS_DRAFT_PROBS
-              ? (__global const logit *)((__global const f32 *)s->draft_x + offset)
-              : s->draft_x + offset;
+    d.x = d.kind == CLS_DRAFT_LOGITS
+              ? s->draft_x + offset
+              : (__global const logit *)((__global const f32 *)s->draft_x + offset);
+    if (d.kind == CLS_DRAFT_SPARSE)
+        d.x = (__global const logit *)(s->raw_key + (size_t)CLS_SPARSE_WORDS * draft);
     d.key = s->raw_key + (size_t)row_max_tiles(s) * draft;
     d.mass = s->raw_mass + (size_t)row_tiles(s) * draft;
     return d;
@@ -52,13 +55,23 @@ static inline cls_unit draft_unit(const draft_row *d, u32 tile)
                ? none
                : tile_unit(d->key, tile, top, split(top, CLS_LOG2E).exponent, CLS_LOG2E);
 }
+/* Returns the bits of the probability of a token in a sparse distribution. */
+CLS_CALLED u32 sparse_probability(__global const u32 *words, u32 id)
+{
+    const u32 at = list_from(words, CLS_MAX_DRAFT_WIDTH, sparse_word(id, 0u));
+    return at < CLS_MAX_DRAFT_WIDTH && words[at] >> CLS_SPARSE_BITS == id
+               ? words[CLS_MAX_DRAFT_WIDTH + at]
+               : 0u;
+}
 /* Returns the probability of a token in a draft's distribution. */
 static inline u64 draft_probability(const draft_row *d, u32 id, const cls_unit *unit)
 {
     if (d->kind == CLS_DRAFT_NONE)
         return id == d->id ? CLS_ONE_Q63 : 0;
-    if (d->kind == CLS_DRAFT_PROBS)
-        return probability_q63(((__global const u32 *)d->x)[id]);
+    if (d->kind != CLS_DRAFT_LOGITS) {
+        __global const u32 *const x = (__global const u32 *)d->x;
+        return probability_q63(d->kind == CLS_DRAFT_SPARSE ? sparse_probability(x, id) : x[id]);
+    }
     const f32 z = clean(LOAD(d->x, id));
     return z > CLS_MASKED
                ? fraction_q63(

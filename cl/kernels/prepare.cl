@@ -2,6 +2,7 @@
 /* prepare: computes the history effects of rows, which are what a request's latest tokens do to the
  * logits. DRY penalizes tokens that would continue a repetition; no-repeat n-grams, bad words and
  * min_tokens ban tokens. It also finds the bitmaps of the ids that grammars allow. */
+#include "core/verify.h"
 #include "row/maps.cl"
 #include "row/grammar.cl"
 #include "slot/patches.cl"
@@ -147,9 +148,40 @@ static inline u32 copy_path(const step_args *s, const history_effects *p, u32 ro
     return n;
 }
 
+/* Writes the words of a draft's sparse distribution, ascending, each to the place of its rank, and
+ * their probabilities. */
+ONE_COPY void sort_sparse(const step_args *s, __global i32 *all_words, u32 row, u32 draft,
+                          __local u32 *words)
+{
+    ARGS const cls_args *const args = s->args;
+    const u32 width = args->draft_width, draft_vocab = args->draft_vocab;
+    const size_t from =
+        draft_place(s, row - draft - 1, draft, args->draft_stride, args->draft_apart);
+    __global const i32 *const tokens = AT_OFFSET(s, draft_tokens) + from;
+    __global const u32 *const probs = AT_OFFSET(s, draft_probs) + from;
+    __global u32 *const to = (__global u32 *)all_words + (size_t)draft * CLS_SPARSE_WORDS;
+    for (u32 i = LOCAL_ID; i < CLS_MAX_DRAFT_WIDTH; i += WGS) {
+        u32 id = i < width ? (u32)tokens[i] : CLS_NO_SPARSE;
+        if (draft_vocab != 0)
+            id = id < draft_vocab ? id + (u32)AT_OFFSET(s, draft_map)[id] : CLS_NO_SPARSE;
+        words[i] = id < s->vocab ? sparse_word(id, i) : CLS_NO_SPARSE;
+        if (i >= width)
+            to[i] = CLS_NO_SPARSE;
+    }
+    LOCAL_BARRIER();
+    for (u32 i = LOCAL_ID; i < width; i += WGS) {
+        const u32 word = words[i];
+        u32 rank = 0;
+        for (u32 j = 0; j < width; j++)
+            rank += words[j] < word || (words[j] == word && j < i);
+        to[rank] = word;
+        to[CLS_MAX_DRAFT_WIDTH + rank] = probs[i];
+    }
+}
+
 /* Runs before the survey, if a row may need it. It reads slots and their states, and writes the
- * rows' regions of `effects`, and what grammar_row_words() describes to the lists. Launch: [WGS,
- * rows]. */
+ * rows' regions of `effects`, what grammar_row_words() describes to the lists, and the words of
+ * sparse distributions. Launch: [WGS, rows]. */
 ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
                           __local u64 *scratch, __local uint2 *chunk)
 {
@@ -227,6 +259,13 @@ KERNEL void cls_prepare_rows(STEP_PARAMETERS(CLS_PREPARE_BUFFERS))
 {
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
+    __local u32 words[CLS_MAX_DRAFT_WIDTH];
     const step_args s = STEP_OF(CLS_PREPARE_BUFFERS);
-    prepare_row(&s, lists, get_group_id(1), scratch, chunk);
+    const u32 row = get_group_id(1);
+    if ((s.has & CLS_DRAFTS) && s.args->draft_kind == CLS_DRAFT_SPARSE) {
+        const i32 draft = draft_nodes(&s)[row]; /* the one before the row */
+        if (draft >= 0)
+            sort_sparse(&s, raw_key, row, (u32)draft, words);
+    }
+    prepare_row(&s, lists, row, scratch, chunk);
 }

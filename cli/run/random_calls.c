@@ -185,12 +185,18 @@ static void add_verify(run_maker *m)
                 before = ",";
             }
     }
-    if ((method == 2 || method == 3) && total != 0 && run_below(m, 4))
-        run_add(&m->text, " draft=%s:%" PRIu32,
-                run_below(m, 2)   ? "near"
-                : run_below(m, 2) ? "probs"
-                                  : "logits",
-                run_below(m, 100000));
+    if ((method == 2 || method == 3) && total != 0 && run_below(m, 4)) {
+        const char *const kind = run_below(m, 2) ? "near" : run_below(m, 2) ? "probs" : "logits";
+        const uint32_t seed = run_below(m, 100000);
+        run_add(&m->text, " draft=%s:%" PRIu32, kind, seed);
+        if (strcmp(kind, "probs") == 0 && seed % 2 == 0) { /* sparse */
+            run_add(&m->text, " draft_tokens=likely:%" PRIu32 " draft_width=%" PRIu32, seed,
+                    seed % 40 != 0 ? 1 + seed / 2 % 12 : 256);
+            if (seed % 3 == 0)
+                run_add(&m->text, " draft_map=every:%" PRIu32,
+                        1 + seed % (m->vocab < 3 ? m->vocab : 3));
+        }
+    }
     if (run_below(m, 6) == 0)
         run_add(&m->text, " disable_bonus=1");
     if (run_below(m, 6) == 0)

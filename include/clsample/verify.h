@@ -40,10 +40,15 @@ typedef enum cls_draft_kind {
      * negative or NaN count as 0, values above 1 as 1. */
     CLS_DRAFT_PROBS = 1,
     /* Logits of the target's dtype; q is their softmax at temperature 1. */
-    CLS_DRAFT_LOGITS = 2
+    CLS_DRAFT_LOGITS = 2,
+    /* The ids of a few tokens and their float32 probabilities, read as those of CLS_DRAFT_PROBS; q
+     * is 0 for all other tokens. Such are `kept.ids` and `kept.probs` of the step that drew the
+     * drafts, if they have the whole final set, as with top_k <= kept.count. */
+    CLS_DRAFT_SPARSE = 3
 } cls_draft_kind;
 
 #define CLS_MAX_DRAFTS 128 /* of a request */
+#define CLS_MAX_DRAFT_WIDTH 256
 
 /* Drafts of several requests, and the target model's logits for them. Request i has the target rows
  * row_offsets[i] to row_offsets[i + 1] - 1. The first of these has the logits after the request's
@@ -96,12 +101,16 @@ typedef struct cls_verify_call {
     /* 1: where all drafts are accepted, no token of the target follows. A request without drafts
      * gets its token nevertheless. 0 (default): a token of the target follows. */
     int32_t disable_bonus;
-    cls_buffer draft; /* [drafts, vocab]: the drafts' own distributions */
+    /* [drafts, vocab]: the drafts' own distributions. With CLS_DRAFT_SPARSE [drafts, draft_width].
+     * A result is lossless only if each draft was drawn from exactly its q: probabilities that are
+     * cut or rounded after the draw are another distribution. */
+    cls_buffer draft;
     /* Where they lie in `draft`, in elements. The strides work as those of the ids. A loop makes
      * [most drafts, requests, vocab]: draft_stride is requests * vocab, and draft_request_stride is
-     * vocab. Each is 0 or at least vocab; draft_stride 0: vocab. With CLS_DRAFT_LOGITS the last
-     * distribution must begin less than 2^31 times the strides' greatest common divisor after the
-     * first one. */
+     * vocab. Each is 0 or at least vocab; draft_stride 0: vocab. With CLS_DRAFT_SPARSE all this
+     * holds with draft_width in place of vocab, and for draft_tokens, too. With CLS_DRAFT_LOGITS
+     * the last distribution must begin less than 2^31 times the strides' greatest common divisor
+     * after the first one. */
     uint64_t draft_stride, draft_request_stride;
 
     cls_mask mask;       /* as in cls_step, indexed by target rows */
@@ -114,7 +123,8 @@ typedef struct cls_verify_call {
     /* The outputs' width: at least the number of drafts of each request, and at most
      * CLS_MAX_DRAFTS. 0: the largest of these numbers. */
     uint32_t max_drafts;
-    uint32_t reserved; /* 0 */
+
+    uint32_t draft_width; /* of CLS_DRAFT_SPARSE: 1 to CLS_MAX_DRAFT_WIDTH; else 0 */
 
     /* The outputs. Each buffer may be absent. The accepted drafts are emitted, and after them a
      * token of the target, unless a stop id, max_tokens or a loop ended the request, the row was
@@ -171,6 +181,21 @@ typedef struct cls_verify_call {
      * Requires CLS_FEATURE_LOGPROBS, CLS_FEATURE_PROBS, CLS_FEATURE_KEPT_SETS or
      * CLS_FEATURE_ACCEPT. */
     cls_buffer token_status;
+
+    /* Of CLS_DRAFT_SPARSE: int32 [drafts, draft_width], the ids of the probabilities in `draft`, in
+     * any order. Ids outside the vocabulary (-1) are ignored, and so is an id that an earlier place
+     * has. */
+    cls_buffer draft_tokens;
+
+    /* Of CLS_DRAFT_SPARSE: for a draft model with a vocabulary of its own, of draft_vocab tokens:
+     * int32 [draft_vocab], by how much the target's id of a token exceeds the draft model's.
+     * EAGLE-3's d2t is such a map: the target's id is j + d2t[j]. (From a map of the ids themselves
+     * subtract 0, 1, 2, ....) It applies to draft_tokens alone, where an id outside the draft
+     * model's vocabulary is ignored. draft_ids are ids of the target, whose rows were computed from
+     * them. */
+    cls_buffer draft_map;
+    uint32_t draft_vocab; /* 0: there is no map */
+    uint32_t reserved;    /* 0 */
 } cls_verify_call;
 
 CLS_INIT_FUNCTION(cls_verify_call)

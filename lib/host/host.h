@@ -332,6 +332,9 @@ typedef struct cls_drafts {
     int32_t first;          /* the number of the first of these drafts */
     const void *draft;      /* the distributions of `kind`, draft_stride elements apart */
     uint64_t draft_stride;
+    const int32_t *tokens; /* of sparse distributions: as `draft`, of `width` numbers each */
+    const int32_t *map;    /* [draft_vocab] of these, or NULL */
+    uint32_t width, draft_vocab;
     int32_t method, kind, disable_bonus;
     float epsilon, delta;
 } cls_drafts;

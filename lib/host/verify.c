@@ -35,6 +35,15 @@ static void read_target(cls_verification *v)
         v->p[i] = fraction_q63(&share, cls_token_mass(v->w, i));
 }
 
+/* Returns the token of a place of a sparse distribution, or NONE. */
+static int32_t sparse_token(const cls_drafts *d, uint64_t at, uint32_t vocab)
+{
+    uint32_t id = (uint32_t)d->tokens[at];
+    if (d->map != NULL)
+        id = id < d->draft_vocab ? id + (uint32_t)d->map[id] : UINT32_MAX;
+    return id < vocab ? (int32_t)id : NONE;
+}
+
 /* Sets q to the distribution of a draft. Draft logits replace those of the row. */
 static void read_draft(cls_verification *v, uint32_t draft)
 {
@@ -48,6 +57,12 @@ static void read_draft(cls_verification *v, uint32_t draft)
     } else if (d->kind == CLS_DRAFT_PROBS) {
         for (uint32_t i = 0; i < vocab; i++)
             v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)d->draft)[first + i]));
+    } else if (d->kind == CLS_DRAFT_SPARSE) {
+        for (uint32_t i = d->width; i-- > 0;) { /* the first of equal ids is the last to be set */
+            const int32_t id = sparse_token(d, first + i, vocab);
+            if (id != NONE)
+                v->q[id] = probability_q63((u32)CLS_AS_I32(((const float *)d->draft)[first + i]));
+        }
     } else {
         w->row.logits = (const char *)d->draft + first * cls_dtype_size(w->row.dtype);
         w->row.softcap = 0.0f; /* the target's */

@@ -15,7 +15,8 @@ enum { FIXED_BUFFERS = 14 + CLS_ARG_SETS };
 /* Lists the buffers of fixed size: two for slots, then those for rows. */
 static void list_fixed_buffers(cls_sampler *s, fixed_buffer all[FIXED_BUFFERS])
 {
-    const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
+    const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE,
+                   raw_key = max_tiles > CLS_SPARSE_WORDS ? max_tiles : CLS_SPARSE_WORDS;
     const fixed_buffer table[FIXED_BUFFERS - CLS_ARG_SETS] = {
         {"slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot)},
         {"penalties and history", &s->state,
@@ -30,7 +31,7 @@ static void list_fixed_buffers(cls_sampler *s, fixed_buffer all[FIXED_BUFFERS])
         {"masses above pivots", &s->pass, rows * tiles * CLS_PIVOTS * sizeof(uint64_t)},
         {"masses of the kept set", &s->tile_sums, rows * tiles * sizeof(uint64_t)},
         {"rows' samples", &s->row_scratch, rows * s->scratch_stride * sizeof(float)},
-        {"raw tile maxima", &s->raw_key, rows * max_tiles * sizeof(int32_t)},
+        {"raw tile maxima or sparse drafts", &s->raw_key, rows * raw_key * sizeof(int32_t)},
         {"raw tile masses", &s->raw_mass, rows * tiles * sizeof(uint64_t)},
         {"raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t)},
     };

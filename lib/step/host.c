@@ -337,10 +337,13 @@ static void find_drafts(const cls_plan *plan, const cls_sampler *s, uint32_t req
     const uint32_t first = (uint32_t)firsts[request], begin = first - request,
                    end =
                        request + 1 < c->requests ? (uint32_t)firsts[request + 1] : plan->step.rows;
-    const size_t element = plan->draft_kind == CLS_DRAFT_PROBS
-                               ? sizeof(float)
-                               : cls_dtype_size(plan->step.logits.dtype);
+    const size_t element = plan->draft_kind == CLS_DRAFT_LOGITS
+                               ? cls_dtype_size(plan->step.logits.dtype)
+                               : sizeof(float);
+    const uint64_t before =
+        c->draft_request_stride != 0 ? request * c->draft_request_stride : begin * c->draft_stride;
     const void *const draft = memory_at(&c->draft);
+    const int32_t *const tokens = memory_at(&c->draft_tokens);
     out->rows = s->host->inputs + first;
     out->count = end - first - 1;
     out->ids = map_of(&c->draft_ids);
@@ -350,12 +353,11 @@ static void find_drafts(const cls_plan *plan, const cls_sampler *s, uint32_t req
     out->ids_stride = c->ids_stride;
     out->parents = plan->parents.host + begin;
     out->first = (int32_t)begin;
-    out->draft = NULL;
-    if (draft != NULL)
-        out->draft =
-            (const char *)draft + (c->draft_request_stride != 0 ? request * c->draft_request_stride
-                                                                : begin * c->draft_stride) *
-                                      element;
+    out->draft = draft != NULL ? (const char *)draft + before * element : NULL;
+    out->tokens = tokens != NULL ? tokens + before : NULL;
+    out->map = memory_at(&c->draft_map);
+    out->width = c->draft_width;
+    out->draft_vocab = c->draft_vocab;
     out->draft_stride = c->draft_stride;
     out->method = c->method;
     out->kind = (int32_t)plan->draft_kind;

@@ -47,6 +47,7 @@ enum cls_count {
     CLS_N_DRAFT_EXTENT,
     CLS_N_PLACES, /* of outputs: rows, or all tokens that all requests could emit */
     CLS_N_DRAFT_BYTES,
+    CLS_N_DRAFT_VOCAB,
     CLS_COUNTS
 };
 

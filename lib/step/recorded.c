@@ -41,6 +41,8 @@ static const struct recorded_word {
     {IN_PLAN(step.status), "", FORM_STATUS},
     {IN_PLAN(verify.draft_ids.device), "ids", FORM_LIST},
     {IN_PLAN(verify.draft), "draft", FORM_DRAFTS},
+    {IN_PLAN(verify.draft_tokens), "draft_tokens", FORM_DRAFTS},
+    {IN_PLAN(verify.draft_map), "draft_map", FORM_DRAFTS}, /* draft_tokens stand as the target's */
     {IN_PLAN(verify.parents.device), "parents", FORM_LIST},
     {IN_PLAN(verify.tokens), "", FORM_TOKENS},
     {IN_PLAN(verify.status), "", FORM_STATUS},
@@ -299,19 +301,44 @@ static const char *type_of(uint64_t element, int32_t dtype)
 static void add_distributions(cls_record *r, const recorded_line *l, const recorded_part *p)
 {
     const cls_verify_call *const v = &l->plan.verify;
-    const uint64_t vocab = l->plan.count[CLS_N_VOCAB];
+    const uint64_t width =
+        v->draft_kind == CLS_DRAFT_SPARSE ? v->draft_width : l->plan.count[CLS_N_VOCAB];
     const int32_t *const offsets = offsets_of(l);
     cls_record_file file;
     cls_record_add(r, v->draft_kind == CLS_DRAFT_LOGITS ? " draft=logits-file:" : " draft=file:");
     cls_record_array(r, "draft", type_of(p->element, v->logits.dtype), l->plan.count[CLS_N_DRAFTS],
-                     vocab, &file);
+                     width, &file);
     for (uint32_t i = 0, k = 0; i < v->requests; i++)
         for (uint32_t j = 0; j < drafts_of(offsets, i); j++, k++)
             cls_record_rows(r, &file,
                             recorded_bytes(l, p) +
                                 place_of(v->draft_stride, v->draft_request_stride, i, j, k) *
                                     p->element,
-                            vocab);
+                            width);
+}
+
+/* The tokens of sparse distributions, as ids of the target. */
+static void add_sparse_tokens(cls_record *r, const recorded_line *l, const recorded_part *p)
+{
+    const cls_verify_call *const v = &l->plan.verify;
+    const recorded_part *const map = part_of(l, FORM_DRAFTS, "draft_map");
+    const int32_t *const offsets = offsets_of(l);
+    const char *before = " draft_tokens=";
+    for (uint32_t i = 0, k = 0; i < v->requests; i++)
+        for (uint32_t j = 0; j < drafts_of(offsets, i); j++, k++) {
+            const int32_t *const tokens =
+                (const int32_t *)(const void *)recorded_bytes(l, p) +
+                place_of(v->draft_stride, v->draft_request_stride, i, j, k);
+            for (uint32_t at = 0; at < v->draft_width; at++, before = ",") {
+                uint32_t id = (uint32_t)tokens[at];
+                if (map != NULL)
+                    id = id < v->draft_vocab
+                             ? id + ((const uint32_t *)(const void *)recorded_bytes(l, map))[id]
+                             : UINT32_MAX;
+                cls_record_add(r, "%s%" PRId32, before, (int32_t)id);
+            }
+        }
+    cls_record_add(r, " draft_width=%" PRIu32, v->draft_width);
 }
 
 static void add_array(cls_record *r, const recorded_line *l, const recorded_part *p)
@@ -501,8 +528,10 @@ static void write_line(cls_record *r, const void *data)
             }
         else if (form == FORM_ROWS && arrays)
             add_array(r, l, p);
-        else if (form == FORM_DRAFTS && arrays)
+        else if (form == FORM_DRAFTS && arrays && strcmp(p->word->word, "draft") == 0)
             add_distributions(r, l, p);
+        else if (form == FORM_DRAFTS && arrays && strcmp(p->word->word, "draft_tokens") == 0)
+            add_sparse_tokens(r, l, p);
     }
     if (l->plan.operands->reads_logits && !arrays)
         add_hashes(r, l);

@@ -95,17 +95,41 @@ static uint64_t divisor_of(uint64_t a, uint64_t b)
     return a;
 }
 
+/* Checks the fields that only sparse distributions have. */
+static cls_status check_sparse(const cls_verify_call *c)
+{
+    const int sparse = c->draft_kind == CLS_DRAFT_SPARSE;
+    if (!sparse && (c->draft_width != 0 || cls_buffer_is_set(&c->draft_tokens) ||
+                    c->draft_vocab != 0 || cls_buffer_is_set(&c->draft_map)))
+        return cls_refuse("call->%s is set, but call->draft_kind is %d, not CLS_DRAFT_SPARSE",
+                          c->draft_width != 0                   ? "draft_width"
+                          : cls_buffer_is_set(&c->draft_tokens) ? "draft_tokens"
+                          : c->draft_vocab != 0                 ? "draft_vocab"
+                                                                : "draft_map",
+                          (int)c->draft_kind);
+    if (sparse && (c->draft_width < 1 || c->draft_width > CLS_MAX_DRAFT_WIDTH))
+        return cls_refuse("call->draft_width is %u; it must be 1 to %d", (unsigned)c->draft_width,
+                          CLS_MAX_DRAFT_WIDTH);
+    return (c->draft_vocab != 0) == cls_buffer_is_set(&c->draft_map)
+               ? CLS_OK
+               : cls_refuse(c->draft_vocab != 0
+                                ? "call->draft_vocab is %u, but call->draft_map.buffer is NULL"
+                                : "call->draft_map is set, but call->draft_vocab is %u",
+                            (unsigned)c->draft_vocab);
+}
+
 /* Checks the strides of the drafts, and finds the unit in which the kernels count their logits. */
 static cls_status check_strides_of_drafts(cls_plan *plan)
 {
     cls_verify_call *const c = &plan->verify;
-    const uint64_t vocab = plan->count[CLS_N_VOCAB];
+    const uint64_t width =
+        c->draft_kind == CLS_DRAFT_SPARSE ? c->draft_width : plan->count[CLS_N_VOCAB];
     uint64_t *const ids = &plan->count[CLS_N_DRAFT_IDS], *const extent =
                                                              &plan->count[CLS_N_DRAFT_EXTENT];
     cls_status status = check_places(plan, "ids", 1, &c->ids_stride, c->ids_request_stride, ids);
     if (status == CLS_OK)
         status =
-            check_places(plan, "draft", vocab, &c->draft_stride, c->draft_request_stride, extent);
+            check_places(plan, "draft", width, &c->draft_stride, c->draft_request_stride, extent);
     if (status != CLS_OK)
         return status;
     if (c->draft_ids.host != NULL && *ids >= SIZE_MAX / 8)
@@ -130,17 +154,23 @@ static cls_status check_call_drafts(cls_plan *plan)
     const int has_ids = c->draft_ids.host != NULL || cls_buffer_is_set(&c->draft_ids.device);
     plan->count[CLS_N_DRAFT_BYTES] =
         c->draft_kind == CLS_DRAFT_LOGITS ? cls_dtype_size(c->logits.dtype) : sizeof(float);
-    const cls_status status = check_strides_of_drafts(plan);
+    plan->count[CLS_N_DRAFT_VOCAB] = c->draft_vocab;
+    cls_status status = check_sparse(c);
+    if (status == CLS_OK)
+        status = check_strides_of_drafts(plan);
     if (status != CLS_OK)
         return status;
     if (drafts != 0 && !has_ids)
         return cls_refuse("call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
     if (c->draft_kind == CLS_DRAFT_NONE && cls_buffer_is_set(&c->draft))
         return cls_refuse("call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
-    return c->draft_kind == CLS_DRAFT_NONE || cls_buffer_is_set(&c->draft) || drafts == 0
+    const cls_buffer *const needed =
+        c->draft_kind == CLS_DRAFT_SPARSE && cls_buffer_is_set(&c->draft) ? &c->draft_tokens
+                                                                          : &c->draft;
+    return c->draft_kind == CLS_DRAFT_NONE || cls_buffer_is_set(needed) || drafts == 0
                ? CLS_OK
-               : cls_refuse("call->draft.buffer is NULL, but call->draft_kind is %d",
-                            (int)c->draft_kind);
+               : cls_refuse("call->%s.buffer is NULL, but call->draft_kind is %d",
+                            needed == &c->draft ? "draft" : "draft_tokens", (int)c->draft_kind);
 }
 
 /* Checks the method and its numbers. */
@@ -288,7 +318,8 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
         return status;
     expand_maps(s, plan);
     if (c->method != CLS_VERIFY_STANDARD && c->method != CLS_VERIFY_BLOCK)
-        c->draft = (cls_buffer){.buffer = NULL}; /* the other methods do not read it */
+        c->draft = c->draft_tokens = c->draft_map =
+            (cls_buffer){.buffer = NULL}; /* the other methods do not read them */
     plan->draft_kind = cls_buffer_is_set(&c->draft) && plan->count[CLS_N_DRAFTS] != 0
                            ? (uint32_t)c->draft_kind
                            : CLS_DRAFT_NONE;
@@ -305,6 +336,8 @@ static void verify_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     a->draft_kind = plan->draft_kind;
     a->draft_stride = cls_wide_of(c->draft_stride);
     a->draft_apart = cls_wide_of(c->draft_request_stride);
+    a->draft_width = c->draft_width;
+    a->draft_vocab = c->draft_vocab;
     a->ids_stride = cls_wide_of(c->ids_stride);
     a->ids_apart = cls_wide_of(c->ids_request_stride);
     a->method = (uint32_t)c->method;

@@ -175,6 +175,17 @@ class Call:
             raise ValueError(f"{name} has {size} elements; it must have {count}")
         return shape
 
+    def tokens(self, name: str, value: Any, rows: int, width: int) -> View:
+        """An array [rows, width] of ids, from the device or the host."""
+        if _arrays.on_device(value):
+            found = self.view(name, value)
+            if found.dtype not in ("int32", "uint32"):
+                raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")
+        else:
+            found = self.upload(name, _structs.numpy(name, value, "int32_t"))
+        self.check_shape(name, found.shape, rows, width)
+        return found
+
     def random_bits(self, target: Any, value: Any, rows: int) -> None:
         """Fills the cls_buffer of a step's own random bits."""
         if _arrays.on_device(value):

@@ -51,12 +51,53 @@ def lengths_of(drafts: Any, draft_ids: Any, count: int, order: str) -> List[int]
     return lengths
 
 
+def sparse(
+    call: Call, struct: Any, probs: Any, tokens: Any, draft_map: Any, total: int
+) -> None:
+    """A few tokens for each draft, and their probabilities."""
+    shape = np.shape(tokens)
+    width = shape[-1] if shape else 0
+    ids = call.tokens("draft_tokens", tokens, total, width)
+    found, elements = call.floats("draft_probs", probs, total, width, None)
+    if elements != "float32":
+        raise _structs.wrong_floats("draft_probs", elements, "float32")
+    if ids.row_stride != found.row_stride:
+        raise ValueError(
+            f"draft_probs has its rows {found.row_stride} elements apart, but draft_tokens"
+            f" {ids.row_stride}"
+        )
+    struct.draft_kind = _types.DraftKind.SPARSE
+    struct.draft_width, struct.draft_stride = width, found.row_stride
+    call.buffer(struct.draft, found)
+    call.buffer(struct.draft_tokens, ids)
+    if draft_map is not None:
+        length = (np.shape(draft_map) or (0,))[-1]
+        ids = call.tokens("draft_map", draft_map, 1, length)
+        struct.draft_vocab = ids.shape[-1]
+        call.buffer(struct.draft_map, ids)
+
+
 def distributions(
-    call: Call, struct: Any, probs: Any, logits: Any, total: int, vocab: int, dtype: Any
+    call: Call,
+    struct: Any,
+    probs: Any,
+    logits: Any,
+    tokens: Any,
+    draft_map: Any,
+    total: int,
+    vocab: int,
+    dtype: Any,
 ) -> None:
     if probs is not None and logits is not None:
         raise TypeError("draft_probs and draft_logits are both given; only one may be")
+    if tokens is not None and probs is None:
+        raise TypeError("draft_tokens is given, but draft_probs is not")
+    if draft_map is not None and tokens is None:
+        raise TypeError("draft_map is given, but draft_tokens is not")
     if (probs is None and logits is None) or total == 0:
+        return
+    if tokens is not None:
+        sparse(call, struct, probs, tokens, draft_map, total)
         return
     name, value = ("draft_probs", probs) if probs is not None else ("draft_logits", logits)
     found, elements = call.floats(name, value, total, vocab, dtype if probs is None else None)

@@ -34,6 +34,7 @@ ARGUMENTS = {
     "bias.row_map": "bias_map",
     "bias.factor": "bias_factor",
     "draft": "draft_probs or draft_logits",
+    "draft_width": "the width of draft_tokens",
     "draft_count": "the number of drafts",
     "row_offsets": "drafts",
     "top.count": "top",

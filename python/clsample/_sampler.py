@@ -548,6 +548,8 @@ class Sampler(Closed):
         parents: Optional[Sequence[Any]] = None,
         draft_probs: Any = None,
         draft_logits: Any = None,
+        draft_tokens: Any = None,
+        draft_map: Any = None,
         draft_ids: Any = None,
         by_step: bool = False,
         mask: Any = None,
@@ -582,6 +584,11 @@ class Sampler(Closed):
         draft_probs, draft_logits
                     [drafts, vocab]: the drafts' own distributions, for "standard" and "block":
                     float32 probabilities, or logits of the type of `logits`
+        draft_tokens
+                    int32 [drafts, width]: draft_probs has the probabilities of these tokens alone,
+                    [drafts, width]; all others have 0. -1: none
+        draft_map   int32 [draft_vocab]: draft_tokens are ids of a draft model with a vocabulary of
+                    its own, and id i is the target's i + draft_map[i] (EAGLE-3's d2t)
         by_step     draft_ids and the distributions are as a loop makes them that drafts one token
                     for each request at a time: [most drafts, requests], and the latter
                     [most drafts * requests, vocab]
@@ -627,7 +634,15 @@ class Sampler(Closed):
                 call.ints(struct.parents, "parents", _drafts.flat("parents", parents), total)
             struct.method = choice("method", method, VerifyMethod)
             _drafts.distributions(
-                call, struct, draft_probs, draft_logits, places, self.vocab, dtype
+                call,
+                struct,
+                draft_probs,
+                draft_logits,
+                draft_tokens,
+                draft_map,
+                places,
+                self.vocab,
+                dtype,
             )
             if by_step:
                 struct.draft_request_stride = struct.draft_stride

@@ -176,7 +176,10 @@ def test_requests(sampler, logits):
 
 
 def test_verify(sampler, logits):
-    three = logits[:3]
+    three, ids = logits[:3], np.zeros((3, 2), np.int32)
+    few = {"method": "standard", "draft_tokens": ids, "draft_probs": np.zeros((3, 2), np.float32)}
+    wide = few | {"draft_tokens": np.zeros((3, 300), np.int32), "draft_probs": three[:, :300]}
+    wide["draft_probs"] = np.ascontiguousarray(wide["draft_probs"])
     with sampler.begin() as one:
         for drafts, more, error, message in [
             ([[1]], {}, ValueError, r"logits has the shape \(4, 1000\); it must be \(2, 1000\)"),
@@ -190,6 +193,13 @@ def test_verify(sampler, logits):
             ([[1, 2, 3]], {"draft_probs": logits[:2]}, ValueError, r"draft_probs .* \(2, 1000\)"),
             ([[1, 2, 3]], {"draft_probs": three, "draft_logits": three}, TypeError, "both given"),
             ([[1, 2, 3]], {"draft_probs": three.astype("f2")}, TypeError, "elements of float16"),
+            ([[1, 2, 3]], {"draft_tokens": ids}, TypeError, "but draft_probs is not"),
+            ([[1, 2, 3]], {"draft_probs": three, "draft_map": [1]}, TypeError, "but draft_tokens"),
+            ([[1, 2, 3]], few | {"draft_tokens": ids[:2]}, ValueError, r"draft_tokens .* \(3, 2\)"),
+            ([[1, 2, 3]], few | {"draft_probs": three}, ValueError, r"draft_probs .* \(3, 2\)"),
+            ([[1, 2, 3]], few | {"draft_tokens": ids + 0.5}, TypeError, "draft_tokens"),
+            ([[1, 2, 3]], few | {"draft_tokens": 5}, ValueError, "draft_tokens"),
+            ([[1, 2, 3]], wide, clsample.BadArgument, "^the width of draft_tokens is 300; .* 256"),
         ]:
             with pytest.raises(error, match=message):
                 sampler.verify(logits, drafts, [one], **more)

@@ -308,6 +308,47 @@ def test_forms_of_drafts(sampler, method):
             assert np.array_equal(other.get()[name], array), name
 
 
+@pytest.mark.parametrize("method", ["standard", "block"])
+def test_sparse_drafts(sampler, method):
+    """The kept tokens of the step that drew the drafts are the same distribution as its `probs`,
+    and so are they as ids of a reduced vocabulary."""
+    random = np.random.default_rng(28)
+    to_device = sampler.context.to_device
+    accepted = 0
+    for seed in range(6):
+        rows = 4 * random.normal(size=(2 * 3, VOCAB)).astype(np.float32)
+        drafters = [sampler.begin(seed=s, top_k=20, temperature=0.8) for s in range(3)]
+        own = rows[::2] + random.normal(size=(3, VOCAB)).astype(np.float32) / 4
+        step = sampler.sample(own, drafters, probs=True, kept=20)
+        ended(*drafters)
+        order = random.permutation(20)
+        ids = np.ascontiguousarray(step.kept.ids.get()[:, order])
+        probs = np.ascontiguousarray(step.kept.probs.get()[:, order])
+        reduced = np.arange(VOCAB, dtype=np.int32)[::-1]  # token i of the draft model is this one
+        found = []
+        for more in (
+            dict(draft_probs=step.probs),
+            dict(draft_probs=step.kept.probs, draft_tokens=step.kept.ids),
+            dict(draft_probs=probs, draft_tokens=ids),
+            dict(
+                draft_probs=probs,
+                draft_tokens=to_device(VOCAB - 1 - ids),
+                draft_map=to_device(reduced - np.arange(VOCAB, dtype=np.int32)),
+            ),
+        ):
+            requests = [sampler.begin(seed=s + 10 * seed, top_p=0.95) for s in range(3)]
+            done = sampler.verify(
+                rows, [1, 1, 1], requests, method=method, draft_ids=step.tokens, **more
+            )
+            found.append(done.get())
+            ended(*requests)
+        accepted += found[0]["accepted"].sum()
+        for other in found[1:]:
+            for name, array in found[0].items():
+                assert np.array_equal(other[name], array), name
+    assert 3 < accepted < 18
+
+
 def test_drafts_of_texts(sampler):
     """Drafts are what followed before, and verify() takes them where they are."""
     texts = [[1, 2, 3, 4, 1, 2, 3], [5, 6, 7], [8] * 100]

@@ -146,6 +146,10 @@ class Story:
         if method in ("standard", "block") and total:
             probs = self.random.random((total, SMALL)).astype("f4")
             more["draft_probs"] = probs / probs.sum(1, keepdims=True)
+            if self.random.random() < 0.5:
+                more["draft_probs"] = np.ascontiguousarray(more["draft_probs"][:, :5])
+                more["draft_tokens"] = self.some((total, 5), least=-1)
+                more |= self.maybe(0.5, draft_map=self.some(SMALL))
         elif method == "match":
             more |= self.maybe(0.3, parents=[[*range(-1, len(one) - 1)] for one in drafts])
         return [self.sampler.verify(self.logits(total + len(rows)), drafts, rows, **more)]

@@ -12,17 +12,42 @@
 
 /* ------------------------------------------------------------------------ models */
 
-enum { VOCAB = 16, FIRST = 5, LONGEST = 8, DRAW = 3 };
+enum { VOCAB = 16, FIRST = 5, LONGEST = 8, DRAW = 3, FEW = 4 };
 
 /* Models in which a token depends on the one before it. */
 typedef struct models {
     float target[VOCAB][VOCAB], draft[VOCAB][VOCAB],
         probs[VOCAB][VOCAB]; /* logits, and the draft's probabilities */
     double p[VOCAB][VOCAB], q[VOCAB][VOCAB];
+    /* The draft's likeliest tokens, likeliest last, and their probabilities, which are 0 for all
+     * others. */
+    int32_t few[VOCAB][FEW];
+    float few_probs[VOCAB][FEW];
+    double few_q[VOCAB][VOCAB];
     cls_params params;
 } models;
 
 enum { SAME, NEGATIVE, ONE_HOT, DISJOINT, FILTERED, PENALIZED, PAIRS };
+
+static void make_few(models *m, int32_t a)
+{
+    double sum = 0.0;
+    memset(m->few_q[a], 0, sizeof m->few_q[a]);
+    for (int i = FEW; i-- > 0;) {
+        int32_t best = -1;
+        for (int32_t b = 0; b < VOCAB; b++)
+            if (m->few_q[a][b] == 0.0 && (best < 0 || m->q[a][b] > m->q[a][best]))
+                best = b;
+        m->few[a][i] = best;
+        m->few_q[a][best] = fmax(m->q[a][best], 1e-300); /* listed */
+        sum += m->q[a][best];
+    }
+    for (int i = 0; i < FEW; i++) {
+        double *const q = &m->few_q[a][m->few[a][i]];
+        *q = *q > 1e-200 ? *q / sum : 0.0;
+        m->few_probs[a][i] = (float)*q;
+    }
+}
 
 static void make_models(models *m, int pair, rng *r)
 {
@@ -57,6 +82,7 @@ static void make_models(models *m, int pair, rng *r)
             m->q[a][b] = exp((double)m->draft[a][b]) / sum;
             m->probs[a][b] = (float)m->q[a][b];
         }
+        make_few(m, a);
         oracle o;
         one_row row = host_row(m->target[a], VOCAB, &m->params);
         row.output = &a;
@@ -88,19 +114,29 @@ typedef struct trial {
     one_verified v;
 } trial;
 
+static const double *law_of(const trial *t, uint32_t k)
+{
+    return t->kind == CLS_DRAFT_SPARSE ? t->m->few_q[t->before[k]] : t->m->q[t->before[k]];
+}
+
 static void run(trial *t, rng *r)
 {
-    float target[LONGEST + 1][VOCAB], draft[LONGEST][VOCAB];
+    float target[LONGEST + 1][VOCAB], draft[LONGEST][VOCAB], few[LONGEST][FEW];
+    int32_t tokens[LONGEST][FEW];
     one_drafts d;
     for (uint32_t k = 0; k < t->n; k++)
-        t->before[k + 1] = t->kind == CLS_DRAFT_NONE ? (t->before[k] * 7 + 3) % VOCAB
-                                                     : draw(t->m->q[t->before[k]], r);
+        t->before[k + 1] =
+            t->kind == CLS_DRAFT_NONE ? (t->before[k] * 7 + 3) % VOCAB : draw(law_of(t, k), r);
     for (uint32_t k = 0; k <= t->n; k++)
         memcpy(target[k], t->m->target[t->before[k]], sizeof target[k]);
     for (uint32_t k = 0; k < t->n; k++)
         memcpy(draft[k],
                t->kind == CLS_DRAFT_PROBS ? t->m->probs[t->before[k]] : t->m->draft[t->before[k]],
                sizeof draft[k]);
+    for (uint32_t k = 0; k < t->n; k++) {
+        memcpy(few[k], t->m->few_probs[t->before[k]], sizeof few[k]);
+        memcpy(tokens[k], t->m->few[t->before[k]], sizeof tokens[k]);
+    }
     one_row row = host_row(target, VOCAB, &t->m->params);
     row.position = t->position;
     row.draw = DRAW;
@@ -113,6 +149,11 @@ static void run(trial *t, rng *r)
     d.ids = t->before + 1;
     d.draft = draft;
     d.draft_kind = t->kind;
+    if (t->kind == CLS_DRAFT_SPARSE) {
+        d.draft = few;
+        d.draft_tokens = &tokens[0][0];
+        d.draft_width = FEW;
+    }
     must(one_verify(&d, &t->v));
     ck_assert(t->v.emitted == t->v.accepted + 1 && t->v.status == 0);
 }
@@ -132,7 +173,7 @@ static double random_unit(const trial *t, uint32_t purpose, uint32_t at)
 static double p_of(const trial *t, uint32_t k, int32_t id) { return t->m->p[t->before[k]][id]; }
 static double q_of(const trial *t, uint32_t k, int32_t id)
 {
-    return t->kind == CLS_DRAFT_NONE ? (double)(id == t->before[k + 1]) : t->m->q[t->before[k]][id];
+    return t->kind == CLS_DRAFT_NONE ? (double)(id == t->before[k + 1]) : law_of(t, k)[id];
 }
 static double left_of(const trial *t, uint32_t k, double reach, int32_t id)
 {
@@ -221,7 +262,7 @@ static void follows(const char *what, const trial *t, const double *law, const u
 START_TEST(law)
 {
     static const uint32_t lengths[] = {1, 3, LONGEST};
-    const int pair = _i / 6;
+    const int pair = _i / 8;
     const uint32_t trials = fixture_by_size(500, 5000, 20000);
     rng r = {fixture_seed() + 200 + (uint64_t)_i};
     models m;
@@ -239,7 +280,7 @@ START_TEST(law)
     for (int length = 0; length < 3; length++) {
         uint32_t count1[VOCAB] = {0}, count2[VOCAB] = {0}, count3[VOCAB] = {0},
                  count[VOCAB * VOCAB] = {0}, predicted = 0;
-        trial t = {.m = &m, .kind = _i / 2 % 3, .n = lengths[length], .before = {FIRST}};
+        trial t = {.m = &m, .kind = _i / 2 % 4, .n = lengths[length], .before = {FIRST}};
         t.method = _i % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;
         for (uint32_t i = 0; i < trials; i++) {
             t.position += 16;
@@ -317,7 +358,7 @@ END_TEST
 int main(void)
 {
     fixture_begin(ON_HOST);
-    add_loop_test(law, PAIRS * 6);
+    add_loop_test(law, PAIRS * 8);
     add_loop_test(texts, 4);
     add_loop_test(typical, PAIRS);
     return fixture_end();

@@ -152,9 +152,11 @@ static void set_strides(one_drafts *d, const one_row *row)
     const struct {
         uint64_t *stride, width;
     } strides[] = {
-        {&d->logits_stride, row->vocab}, {&d->mask_stride, row->mask_width},
-        {&d->bias_stride, row->vocab},   {&d->ids_stride, 1},
-        {&d->draft_stride, row->vocab},
+        {&d->logits_stride, row->vocab},
+        {&d->mask_stride, row->mask_width},
+        {&d->bias_stride, row->vocab},
+        {&d->ids_stride, 1},
+        {&d->draft_stride, d->draft_kind == CLS_DRAFT_SPARSE ? d->draft_width : row->vocab},
     };
     for (size_t i = 0; i < sizeof strides / sizeof *strides; i++)
         if (*strides[i].stride == 0)
@@ -226,6 +228,8 @@ static cls_status verify_host(cls_stateless *w, const one_drafts *d, one_verifie
                              .parents = parents,
                              .draft = d->draft,
                              .draft_stride = d->draft_stride,
+                             .tokens = d->draft_tokens,
+                             .width = d->draft_width,
                              .method = d->method,
                              .kind = d->draft_kind,
                              .disable_bonus = d->disable_bonus,

@@ -92,13 +92,15 @@ typedef struct one_drafts {
     /* Elements from row to row of the logits, the mask and the bias. 0: vocab for the logits and
      * the bias, and the mask's width for the mask. */
     uint64_t logits_stride, mask_stride, bias_stride;
-    const int32_t *ids;     /* [draft_count], ids_stride apart */
-    const int32_t *parents; /* [draft_count], or NULL: as in cls_verify_call */
-    const void *draft;      /* [draft_count, vocab] of draft_kind, draft_stride apart */
-    int32_t draft_kind;     /* a cls_draft_kind */
-    int32_t disable_bonus;  /* this and what follows: as in cls_verify_call */
-    float epsilon, delta;   /* of CLS_VERIFY_TYPICAL */
-    /* Elements from draft to draft of `ids` and of `draft`. 0: 1 and vocab. */
+    const int32_t *ids;          /* [draft_count], ids_stride apart */
+    const int32_t *parents;      /* [draft_count], or NULL: as in cls_verify_call */
+    const void *draft;           /* [draft_count, vocab] of draft_kind, draft_stride apart */
+    int32_t draft_kind;          /* a cls_draft_kind; of CLS_DRAFT_SPARSE: */
+    const int32_t *draft_tokens; /* [draft_count, draft_width], as are the floats in `draft` */
+    uint32_t draft_width;
+    int32_t disable_bonus; /* this and what follows: as in cls_verify_call */
+    float epsilon, delta;  /* of CLS_VERIFY_TYPICAL */
+    /* Elements from draft to draft of `ids` and of `draft`. 0: 1, and vocab or draft_width. */
     uint64_t ids_stride, draft_stride;
 
     /* Where to write what one_sample() would return at the row of each emitted token. Each is
