@@ -148,34 +148,37 @@ static inline u32 copy_path(const step_args *s, const history_effects *p, u32 ro
     return n;
 }
 
-/* Writes the words of a draft's sparse distribution, ascending, each to the place of its rank, and
- * their probabilities. */
-ONE_COPY void sort_sparse(const step_args *s, __global i32 *all_words, u32 row, u32 draft,
-                          __local u32 *words)
+/* Returns the word of a place of a draft's sparse distribution, whose ids begin at `tokens`. */
+static inline u32 sparse_at(const step_args *s, __global const i32 *tokens, u32 place)
+{
+    const u32 draft_vocab = s->args->draft_vocab;
+    u32 id = (u32)tokens[place];
+    if (draft_vocab != 0)
+        id = id < draft_vocab ? id + (u32)AT_OFFSET(s, draft_map)[id] : CLS_NO_SPARSE;
+    return id < s->vocab ? sparse_word(id, place) : CLS_NO_SPARSE;
+}
+
+/* Writes these words, ascending, each to the place of its rank, and their probabilities. The words
+ * are made anew for each rank: PoCL 3.1 gives all its threads one local array, where the address of
+ * that reaches a function as a constant. */
+ONE_COPY void sort_sparse(const step_args *s, __global i32 *all_words, u32 row, u32 draft)
 {
     ARGS const cls_args *const args = s->args;
-    const u32 width = args->draft_width, draft_vocab = args->draft_vocab;
+    const u32 width = args->draft_width;
     const size_t from =
         draft_place(s, row - draft - 1, draft, args->draft_stride, args->draft_apart);
     __global const i32 *const tokens = AT_OFFSET(s, draft_tokens) + from;
     __global const u32 *const probs = AT_OFFSET(s, draft_probs) + from;
     __global u32 *const to = (__global u32 *)all_words + (size_t)draft * CLS_SPARSE_WORDS;
     for (u32 i = LOCAL_ID; i < CLS_MAX_DRAFT_WIDTH; i += WGS) {
-        u32 id = i < width ? (u32)tokens[i] : CLS_NO_SPARSE;
-        if (draft_vocab != 0)
-            id = id < draft_vocab ? id + (u32)AT_OFFSET(s, draft_map)[id] : CLS_NO_SPARSE;
-        words[i] = id < s->vocab ? sparse_word(id, i) : CLS_NO_SPARSE;
-        if (i >= width)
-            to[i] = CLS_NO_SPARSE;
-    }
-    LOCAL_BARRIER();
-    for (u32 i = LOCAL_ID; i < width; i += WGS) {
-        const u32 word = words[i];
-        u32 rank = 0;
-        for (u32 j = 0; j < width; j++)
-            rank += words[j] < word || (words[j] == word && j < i);
+        const u32 word = i < width ? sparse_at(s, tokens, i) : CLS_NO_SPARSE;
+        u32 rank = i < width ? 0u : i;
+        for (u32 j = 0; j < width && i < width; j++) {
+            const u32 other = sparse_at(s, tokens, j);
+            rank += other < word || (other == word && j < i);
+        }
         to[rank] = word;
-        to[CLS_MAX_DRAFT_WIDTH + rank] = probs[i];
+        to[CLS_MAX_DRAFT_WIDTH + rank] = i < width ? probs[i] : 0u;
     }
 }
 
@@ -259,13 +262,12 @@ KERNEL void cls_prepare_rows(STEP_PARAMETERS(CLS_PREPARE_BUFFERS))
 {
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
-    __local u32 words[CLS_MAX_DRAFT_WIDTH];
     const step_args s = STEP_OF(CLS_PREPARE_BUFFERS);
     const u32 row = get_group_id(1);
     if ((s.has & CLS_DRAFTS) && s.args->draft_kind == CLS_DRAFT_SPARSE) {
         const i32 draft = draft_nodes(&s)[row]; /* the one before the row */
         if (draft >= 0)
-            sort_sparse(&s, raw_key, row, (u32)draft, words);
+            sort_sparse(&s, raw_key, row, (u32)draft);
     }
     prepare_row(&s, lists, row, scratch, chunk);
 }
