@@ -79,7 +79,8 @@ static inline i32 list_bound(const step_args *s, u32 section, u32 wanted)
 
 /* Adds the tokens of the lists of all shards that reach a key: the lists are in descending order,
  * and an item takes every WGS-th token of each. The max tiles that get one are cleared first,
- * unless the whole row was. */
+ * unless the whole row was: an item clears the same vectors of all of them, since two tokens may be
+ * in one. */
 ONE_COPY void merge_lists(const step_args *s, const merged_row *m, u32 section, i32 bound,
                           int is_cleared)
 {
@@ -88,11 +89,12 @@ ONE_COPY void merge_lists(const step_args *s, const merged_row *m, u32 section, 
             __global const u32 *const from = section_of(s, shard, section);
             __global const u32 *const list = from + CLS_SECTION_WORDS;
             const u32 listed = from[CLS_SECTION_LISTED];
-            for (u32 i = LOCAL_ID; i < listed && sent_key(list[2 * i]) >= bound; i += WGS) {
+            const u32 first = round == 0 ? 0u : LOCAL_ID, step = round == 0 ? 1u : WGS;
+            for (u32 i = first; i < listed && sent_key(list[2 * i]) >= bound; i += step) {
                 const i32 key = sent_key(list[2 * i]);
                 const u32 id = list[2 * i + 1], at = id / CLS_MAX_TILE;
                 if (round == 0) {
-                    for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
+                    for (u32 v = LOCAL_ID * VEC; v < CLS_MAX_TILE; v += WGS * VEC)
                         VSTORE((FV)(CLS_MASKED), m->z + at * CLS_MAX_TILE + v);
                 } else {
                     m->z[id] = float_of_key(key);

@@ -51,9 +51,9 @@ typedef struct cls_grammar_options {
 
     /* [states]: what cls_draft() drafts in each state: an id that the state allows, or -1. A state
      * that allows one id (it may be an end id) always drafts it, but such states are rare: before
-     * "name" in JSON the tokens `"`, `"n` and `"name` are all allowed. Python's makers of grammars
-     * give a state the longest id that it allows, if the bytes of all others are prefixes of it.
-     * NULL: -1 for all. */
+     * "name" in JSON every token that begins it is allowed, a quote alone, too. Python's makers of
+     * grammars give a state the longest id that it allows, if the bytes of all others are prefixes
+     * of it. NULL: -1 for all. */
     const int32_t *draft_ids;
 } cls_grammar_options;
 

@@ -39,7 +39,7 @@ typedef enum cls_feature {
     CLS_FEATURE_FORCED = 16384, /* thinking, loop stops, grammars, cls_slot_force() */
     CLS_FEATURE_KEPT_SETS = 32768, /* kept_set of cls_outputs */
     CLS_FEATURE_WATERMARK = 65536, /* watermark_context */
-    CLS_FEATURE_SOFTCAP = 131072   /* softcap of cls_logits */
+    CLS_FEATURE_SOFTCAP = 131072   /* a softcap of the logits */
 } cls_feature;
 /* All features that the library has, also those of later versions; it alone may have bits that the
  * library does not know. Who wants all but some takes these from CLS_FEATURES_KNOWN, which has the

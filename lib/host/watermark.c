@@ -76,7 +76,7 @@ void cls_watermark_draw(cls_sampled *w)
     const int any = slot->flags & CLS_SLOT_SGLANG ? 1 : 0;
     const uint32_t length = w->request->slot.length, n = slot->watermark;
     uint32_t ids[CLS_WATERMARK_MOST], words[4];
-    cls_mark mark;
+    cls_mark mark = {0};
     cls_marked best = marked_none();
     context_of(w->request, n, 0, any, ids);
     if ((any && length == 0) || context_repeats(w->request, n, any, ids))
@@ -195,7 +195,7 @@ static void mark_first(const cls_watermark_call *call, scored *tokens, uint8_t *
 {
     static const uint32_t key[2] = {0, 0};
     uint32_t ids[CLS_WATERMARK_MOST];
-    cls_mark mark;
+    cls_mark mark = {0};
     for (uint32_t i = 0; i < call->output.count; i++) {
         (void)context_in(call, i, ids);
         hash_context(ids, call->context, key, &mark);
@@ -214,7 +214,7 @@ cls_status cls_watermark_detect(const cls_watermark_call *callers,
     cls_watermark_call call;
     cls_watermark_score score;
     uint32_t ids[CLS_WATERMARK_MOST], words[CLS_SGLANG_WORDS];
-    cls_mark mark;
+    cls_mark mark = {0};
     cls_status status = CLS_STRUCT_READ(&call, callers, "call");
     if (status == CLS_OK)
         status = CLS_STRUCT_READ_OUTPUT(&score, callers_score, "score");

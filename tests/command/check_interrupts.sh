@@ -17,7 +17,7 @@ if make_interrupting; then
     is "an interrupted bench: cases" "$(finished)" "greedy topk "
     # A slow machine has lines of progress before it.
     is "an interrupted bench: its sentence" "$(tail -n 1 err)" \
-        "clsample: bench: interrupted; of 30 cases 2 are finished"
+        "clsample: bench: interrupted; of 31 cases 2 are finished"
     interrupted INTERRUPT_AT=3 "$clsample" $bench --json
     is "an interrupted bench, JSON: status" $code 130
     is "an interrupted bench, JSON: cases" \

@@ -28,7 +28,7 @@ refused "options->host_threads is 257; it must be at most 256" \
 # -------------------------------------------------------------------- on the host
 host() { "$clsample" bench --device host --host-threads 2 --batch 3 --vocab 1500 --runs 3 "$@"; }
 exits 0 "the host" host
-is "the host: cases" "$(grep -c '^[a-z_0-9]*  *[0-9.]*  *[0-9.]*  *-  *[0-9.]*  *0.0  *0$' out)" 26
+is "the host: cases" "$(grep -c '^[a-z_0-9]*  *[0-9.]*  *[0-9.]*  *-  *[0-9.]*  *0.0  *0$' out)" 27
 says "the host" '^\[3, 1500\] float32; floor: a read by one thread$' out
 exits 0 "the host, JSON" host --case kept --dtype f16 --json
 says "the host, JSON" '^    "launches": 0,$' out

@@ -182,6 +182,7 @@ void model_next_turn(model *m, const int32_t *ids, uint32_t n)
 {
     memset(m->is_output, 0, sizeof m->is_output);
     m->outputs = m->n_forced = 0;
+    m->adapts &= m->params.top_p_decay >= 1.0f; /* top-p begins anew, and the rest goes on */
     m->now.counted = m->now.emitted = 0;
     model_append(m, ids, n);
 }

@@ -48,7 +48,7 @@ START_TEST(sglang_words)
                  {7, UINT32_C(2441207572), UINT32_C(2428845626)},
                  {8, UINT32_C(2675192736), 874073024},
                  {128255, UINT32_C(3443588910), UINT32_C(3766412400)}};
-    cls_mark a, b;
+    cls_mark a = {0}, b = {0};
     uint32_t of_a[4], of_b[4];
     for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++) {
         const uint32_t coin = contexts[i].coin;
