@@ -68,7 +68,8 @@ texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.
 	tests/scripts/phases.run tests/scripts/softcap.run
 long_check += tests/scripts/shapes.sh tests/examples/check_demo.sh
 command_check = tests/command/check_requests.sh tests/command/check_shapes.sh tests/command/check_selftest_command.sh \
-	tests/command/check_interrupts.sh tests/command/check_tune.sh tests/command/check_accept.sh
+	tests/command/check_interrupts.sh tests/command/check_tune.sh tests/command/check_accept.sh \
+	tests/command/check_pocl_arrays.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
