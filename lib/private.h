@@ -61,13 +61,15 @@ CLS_API cls_status cls_no_field(cls_status status);
 CLS_API void cls_params_words(const cls_params *params,
                               void (*add)(void *to, const char *bytes, size_t n), void *to);
 
-/* ------------------------------------------------------- structs that grow */
+/* ---------------------------------------------------------- the soft-cap */
 
 /* Fails if a soft-cap of logits is neither 0 nor in its range. */
 cls_status cls_softcap_check(const char *name, float cap);
 
 /* Returns what kernels multiply by in place of a division by a soft-cap. */
 float cls_softcap_reciprocal(float cap);
+
+/* ------------------------------------------------------- structs that grow */
 
 /* Copies a public struct of the caller's size to `object`, which has our_size bytes. Fields that
  * the caller's struct lacks become 0. Fails if the caller's size is below min_size or above 65,536.

@@ -154,10 +154,14 @@ static void settle_params(run_maker *m, cls_params *p)
     if (p->watermark_context > m->history || p->mirostat != 0 || p->adaptive_target >= 0.0f ||
         p->relaxed_top_k != 0)
         p->watermark_context = 0;
-    if (p->watermark_context == 0)
-        p->watermark_key = 0, p->watermark_rule = CLS_WATERMARK_VLLM;
-    if (p->watermark_rule != CLS_WATERMARK_SGLANG)
-        p->watermark_key_b = 0, p->watermark_max_probability = 1.0f;
+    if (p->watermark_context == 0) {
+        p->watermark_key = 0;
+        p->watermark_rule = CLS_WATERMARK_VLLM;
+    }
+    if (p->watermark_rule != CLS_WATERMARK_SGLANG) {
+        p->watermark_key_b = 0;
+        p->watermark_max_probability = 1.0f;
+    }
     if (p->watermark_key_b == 0)
         p->watermark_mixing = 0.5f;
     uint32_t *const windows[] = {&p->penalty_window, &p->repetition_window, &p->frequency_window,
