@@ -187,7 +187,7 @@ chosen() {
     # It has 288 steps of up to 64 rows, which Oclgrind and QEMU would interpret.
     if [ "$implementation" != oclgrind ] && [ "$machine" = "$own" ]; then
         ! wanted accept || rm -f "$report"
-        inside accept 1800 "$clsample accept --device 0 --minutes 1 --json accept.json"
+        inside accept 5400 "$clsample accept --device 0 --minutes 1 --json accept.json"
     fi
     in_system "$clsample $(tokens_of . /root/inputs) tokens.npy --device 0" \
         >"$folder/logs/$prefix-tokens.log" 2>&1
