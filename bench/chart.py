@@ -34,42 +34,41 @@ def read(path):
         key = entry["library"], entry["case"]
         if entry["batch"] == about["batch"] and entry["case"] in CASES and key[0] in COLOURS:
             times[key] = min(entry["wall_us"], times.get(key, entry["wall_us"]))
-            versions[entry["library"]] = entry["version"]
+            versions[entry["library"]] = entry["version"].split("+")[0]
     return times, versions, about
 
 
 def plot(path, titles, rows, caption):
-    labels = [name.replace(", ", ",\\n", 1) for name in rows]  # two lines each
-    table = "\n".join(
-        " ".join([f'"{label}"', *map(str, row)]) for label, row in zip(labels, rows.values())
+    """A point for each library, on a line of its own below its case: on a logarithmic axis, which
+    these times need, a bar's length would say nothing, and numbers beside points do not collide."""
+    blocks, points, numbers = [], [], []
+    for i, (title, colour) in enumerate(zip(titles, COLOURS.values())):
+        lines = [f"{row[i]} {-(case + 0.25 * (i - 1))}" for case, row in enumerate(rows.values())]
+        blocks.append("\n".join([f"$T{i} << END", *lines, "END"]))
+        points.append(f'$T{i} using 1:2 with points pt 7 ps 1.2 lc rgb "{colour}" title "{title}"')
+        numbers.append(f"$T{i} using 1:2:1 with labels left offset 1,0 font ',11' notitle")
+    cases = ", ".join(f'"{name}" {-case}' for case, name in enumerate(rows))
+    between = "\n".join(
+        f"set arrow from graph 0, first {-case - 0.5} to graph 1, first {-case - 0.5} nohead "
+        'lc rgb "#cccccc"'
+        for case in range(len(rows) - 1)
     )
-    bars = [
-        f'$T using {i + 2}:xticlabels(1) title "{title}" linecolor rgb "{colour}"'
-        for i, (title, colour) in enumerate(zip(titles, COLOURS.values()))
-    ]
-    numbers = [
-        f"$T using ($0 + {(i - 1) * 0.25}):{i + 2}:{i + 2} with labels font ',10' offset 0,.6 "
-        "notitle"
-        for i in range(len(titles))
-    ]
-    commands = f"""
+    small = "\\n".join(f"{{/*.85 {line}}}" for line in caption.split("\n"))
+    commands = "\n".join(blocks) + f"""
 set terminal svg size 860,430 font "sans-serif,13" background "white"
 set output "{path}"
-$T << END
-{table}
-END
-set style data histogram
-set style histogram clustered gap 1
-set style fill solid
-set logscale y
-set yrange [50:*]
-set format y "%.0f"
-set grid y
-set ylabel "microseconds of a step"
-set key top left
-set xlabel "{caption}" font ",11" offset 0,-.8
+set logscale x
+set xrange [100:1000000]
+set format x "%.0f"
+set grid xtics
+set ytics ({cases}) scale 0
+set yrange [{0.5 - len(rows)}:.5]
+{between}
+set key outside top center horizontal
+set xlabel "microseconds of a step, by powers of ten\\n{small}"
+set rmargin 5
 set bmargin 6
-plot {", ".join(bars + numbers)}
+plot {", ".join(points + numbers)}
 """
     subprocess.run(["gnuplot"], input=commands, text=True, check=True)
 
@@ -89,8 +88,8 @@ def main():
     }
     worst = max(time for (library, _), time in times.items() if library == "clsample")
     what = f"{about['batch']} rows of {about['vocab']:,} {about['dtype']}"
-    share = f"clsample's slowest bar is {100 * worst / STEP_US:.1f} % of a model's step of 50 ms"
-    plot(options.chart, titles, rows, f"{what}; {options.caption}\\n{share}; no GPU was measured")
+    share = f"clsample's slowest is {100 * worst / STEP_US:.1f} % of a model's step of 50 ms"
+    plot(options.chart, titles, rows, f"{what}; {options.caption}\n{share}; no GPU was measured")
     numbers = "; ".join(f"{name}: {', '.join(map(str, row))}" for name, row in rows.items())
     numbers = numbers.replace("NaN", "not timed")
     print(f"Microseconds of a step of {what} by {', '.join(titles)}. {numbers}.")
