@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# An OpenCL implementation of a Debian, in a bare system of its own that debootstrap makes: PoCL,
-# rusticl on llvmpipe, or Oclgrind; with a row for each shape. Another machine's Debian runs by
+# An OpenCL implementation of a Debian or an Ubuntu, in a bare system of its own that debootstrap
+# makes: PoCL, rusticl on llvmpipe, or Oclgrind; with a row for each shape. Another machine's Debian runs by
 # QEMU's user mode, whose binfmt entry must have the flag F; its command is built here.
 # usage: debian.sh SUITE IMPLEMENTATION [MACHINE] [SHAPE...]       on Debian, x86-64; as root
-#     SUITE            bookworm, trixie or sid
+#     SUITE            bookworm, trixie or sid; of Ubuntu jammy, noble or resolute
 #     IMPLEMENTATION   pocl, rusticl, oclgrind
 #     MACHINE          amd64 (the default), arm64, armhf, ...
 #     SHAPE            check; 1, which is the library's own; 4, 64 or other groups
@@ -17,6 +17,13 @@ suite=$1 implementation=$2 machine=${3:-amd64}
 shift 2
 [ $# = 0 ] || shift
 own=$(dpkg --print-architecture)
+archive=$(mirror) components=main script='' trust=''
+case $suite in
+jammy | noble | resolute) # Debian has no keys of Ubuntu's, so that TLS vouches for the system
+    archive=https://archive.ubuntu.com/ubuntu components='main universe'
+    script=/usr/share/debootstrap/scripts/gutsy trust=--no-check-gpg
+    ;;
+esac
 case $implementation in
 pocl) package=pocl-opencl-icd icd=pocl called=PoCL ;;
 rusticl) package=mesa-opencl-icd icd=rusticl called='rusticl on llvmpipe, Mesa' ;;
@@ -33,11 +40,12 @@ make_base() {
     [ "$machine" = "$own" ] || { unpack_base; return; }
     need debootstrap || return
     [ -x "$base/usr/bin/git" ] ||
-        debootstrap --variant=minbase --arch="$machine" --include=git,ca-certificates "$suite" \
-            "$base" "$(mirror)" >"$folder/logs/$suite-$machine.log" 2>&1 || return
+        debootstrap --variant=minbase --arch="$machine" --include=git,ca-certificates $trust \
+            --components="$(echo "$components" | tr ' ' ,)" "$suite" "$base" "$archive" $script \
+            >"$folder/logs/$suite-$machine.log" 2>&1 || return
     for file in /etc/resolv.conf /etc/hosts; do cp "$file" "$base/etc/"; done
     cp -r /etc/apt/apt.conf.d/. "$base/etc/apt/apt.conf.d/"
-    echo "deb $(mirror) $suite main" >"$base/etc/apt/sources.list"
+    echo "deb $archive $suite $components" >"$base/etc/apt/sources.list"
     touch "$base/made"
 }
 
@@ -48,7 +56,7 @@ unpack_base() {
     apt=$base.apt
     rm -rf "$base" "$apt"
     mkdir -p "$apt/lists/partial" "$apt/archives/partial" && touch "$apt/status" || return
-    echo "deb [arch=$machine] $(mirror) $suite main" >"$apt/list"
+    echo "deb [arch=$machine] $archive $suite $components" >"$apt/list"
     options="-o APT::Architecture=$machine -o APT::Architectures=$machine
         -o Dir::State::status=$apt/status -o Dir::State::Lists=$apt/lists
         -o Dir::Etc::SourceList=$apt/list -o Dir::Etc::SourceParts=/dev/null
@@ -123,16 +131,16 @@ version() {
 make_base || { echo "debian.sh: there is no $suite for $machine; see $folder/logs"; exit 1; }
 enter
 # shellcheck source=/dev/null
-name=$(. "$root/etc/os-release" && echo "${PRETTY_NAME#Debian GNU/Linux }")
+name=$(. "$root/etc/os-release" && echo "$PRETTY_NAME" | sed 's,GNU/Linux ,,')
 prefix=$suite-$implementation-$machine
 shape() { # NAME WORDS
     row "$prefix-$1" "$called" "$(version "$package")" \
-        "$(in_system 'uname -m')$by, Debian $name" "$2"
+        "$(in_system 'uname -m')$by, $name" "$2"
 }
 
 # What a user types in a bare system: it installs what is missing, PoCL too.
 bootstrap() {
-    row "$prefix-check" "$called" '' "$(in_system 'uname -m'), Debian $name" './bootstrap'
+    row "$prefix-check" "$called" '' "$(in_system 'uname -m'), $name" './bootstrap'
     inside './bootstrap demo' 1800 './bootstrap demo'
     inside './bootstrap check' 5400 './bootstrap check'
     python3 "$here/results.py" version "$tries" "$(version "$package")"
