@@ -22,7 +22,7 @@ platform() {
 for target in aarch64 armhf riscv64 ppc64le s390x m32 musl native clang windows; do
     platform host.sh $target
 done
-for suite in trixie sid; do
+for suite in noble resolute trixie sid; do
     platform debian.sh $suite pocl
 done
 platform intel.sh

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # An OpenCL implementation of a Debian or an Ubuntu, in a bare system of its own that debootstrap
-# makes: PoCL, rusticl on llvmpipe, or Oclgrind; with a row for each shape. Another machine's Debian runs by
-# QEMU's user mode, whose binfmt entry must have the flag F; its command is built here.
+# makes: PoCL, rusticl on llvmpipe, or Oclgrind; with a row for each shape. Another machine's runs
+# by QEMU's user mode, whose binfmt entry must have the flag F; its command is built here.
 # usage: debian.sh SUITE IMPLEMENTATION [MACHINE] [SHAPE...]       on Debian, x86-64; as root
 #     SUITE            bookworm, trixie or sid; of Ubuntu jammy, noble or resolute
 #     IMPLEMENTATION   pocl, rusticl, oclgrind
