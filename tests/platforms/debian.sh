@@ -45,7 +45,7 @@ make_base() {
             >"$folder/logs/$suite-$machine.log" 2>&1 || return
     for file in /etc/resolv.conf /etc/hosts; do cp "$file" "$base/etc/"; done
     cp -r /etc/apt/apt.conf.d/. "$base/etc/apt/apt.conf.d/"
-    echo "deb $archive $suite $components" >"$base/etc/apt/sources.list"
+    echo "deb $archive $suite $components" | sed 's/https:/http:/' >"$base/etc/apt/sources.list"
     touch "$base/made"
 }
 
