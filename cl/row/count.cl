@@ -43,37 +43,63 @@ CALLED u32 tokens_above(SHARED const row_logits *r, i32 key, __local u64 *scratc
 }
 
 #if WGS > 1
-/* Returns a key that at least k max tiles reach, where k is at most a quarter of the items, and in
- * *reach how many do: the k-th largest of the maxima that half of the items have found. Of 2,004
- * tiles some 63 reach it for k = 50, unless the largest tiles are neighbours. The items compare
- * their maxima with all others, without a barrier between; twice as many would be four times the
- * comparisons. */
+/* An item ranks one maximum of the row's tiles. In small groups it may have two, for which there is
+ * room in the scratch: that is four times the comparisons. */
+#define RANKED (WGS < 128 ? WGS : WGS < 256 ? 128 : WGS / 2) /* items */
+#define RANKED_EACH (WGS < 128 ? 2 : 1)
+
+/* Returns whether the ranked maxima bound a row's first k tokens: these are at most half of them,
+ * and no more than have tiles. In rows of few tiles two maxima take longer than rounds. */
+static inline int is_ranked(u32 k, u32 n)
+{
+    const u32 most = n > 2 * WGS * VEC ? RANKED_EACH * RANKED : RANKED;
+    return k <= most / 2 && k <= n / VEC;
+}
+
+/* Returns how many of RANKED maxima reach a key. */
+static inline u32 maxima_reach(__local const i32 *maximum, i32 key)
+{
+    IV count = (IV)(0);
+    for (u32 i = 0; i < RANKED / VEC * VEC; i += VEC)
+        count += VLOAD(maximum + i) >= key;
+    u32 reaching = COUNT(count);
+    for (u32 i = RANKED / VEC * VEC; i < RANKED; i++)
+        reaching += maximum[i] >= key;
+    return reaching;
+}
+
+/* Returns a key that at least k max tiles reach, and in *reach how many do: the k-th largest of the
+ * ranked maxima. Of 2,004 tiles some 63 reach it for k = 50, unless the largest tiles are
+ * neighbours. The items compare their maxima with all others, without a barrier between. */
 static inline i32 ranked_bound(SHARED const row_logits *r, u32 k, u32 *reach, __local u64 *scratch)
 {
-    const u32 n = max_tiles(r);
-    enum { ITEMS = WGS / 2 };
+    const u32 n = max_tiles(r), each = k <= RANKED / 2 ? 1 : RANKED_EACH;
+    const u32 own = LOCAL_ID < RANKED ? each : 0;
     __local i32 *const maximum = (__local i32 *)scratch;
-    IV most = (IV)(CLS_KEY_NONE), count = (IV)(0);
-    i32 bound = CLS_KEY_NONE + 1;
-    for (u32 i = LOCAL_ID * VEC; LOCAL_ID < ITEMS && i < n; i += ITEMS * VEC) {
-        const IV key = LOAD_KEYS(r->key + i);
-        most = most > key ? most : key;
+    i32 mine[RANKED_EACH], bound = CLS_KEY_NONE + 1;
+    for (u32 e = 0; e < RANKED_EACH; e++) {
+        IV most = (IV)(CLS_KEY_NONE);
+        for (u32 i = (e * RANKED + LOCAL_ID) * VEC; e < own && i < n; i += each * RANKED * VEC) {
+            const IV key = LOAD_KEYS(r->key + i);
+            most = most > key ? most : key;
+        }
+        mine[e] = IMAX(most);
     }
-    const i32 mine = IMAX(most);
     BARRIER();
-    if (LOCAL_ID < ITEMS)
-        maximum[LOCAL_ID] = mine;
+    for (u32 e = 0; e < RANKED_EACH; e++)
+        if (e < own)
+            maximum[e * RANKED + LOCAL_ID] = mine[e];
     BARRIER();
-    if (LOCAL_ID < ITEMS) {
-        for (u32 i = 0; i < ITEMS / VEC * VEC; i += VEC)
-            count += VLOAD(maximum + i) >= mine;
-        u32 reaching = COUNT(count);
-        for (u32 i = ITEMS / VEC * VEC; i < ITEMS; i++)
-            reaching += maximum[i] >= mine;
-        bound = reaching >= k && mine > bound ? mine : bound;
+    for (u32 e = 0; e < RANKED_EACH; e++) {
+        if (e >= own)
+            continue;
+        u32 reaching = maxima_reach(maximum, mine[e]);
+        if (each > 1)
+            reaching += maxima_reach(maximum + RANKED, mine[e]);
+        bound = reaching >= k && mine[e] > bound ? mine[e] : bound;
     }
     bound = wg_imax(bound, scratch);
-    count = (IV)(0);
+    IV count = (IV)(0);
     for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC)
         count += LOAD_KEYS(r->key + i) >= bound;
     *reach = wg_usum(COUNT(count), scratch);
@@ -93,7 +119,7 @@ CALLED i32 tile_bound(SHARED const row_logits *r, u32 k, i32 max_key, __local u6
     u32 reach = k < n ? n : 0u; /* how many tiles reach lo */
     f32 gap = 4.0f;
 #if WGS > 1
-    if (k <= WGS / 4 && k < n)
+    if (is_ranked(k, n))
         lo = ranked_bound(r, k, &reach, scratch);
 #endif
     SHORT_LOOP
