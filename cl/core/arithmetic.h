@@ -115,7 +115,7 @@ typedef struct cls_split {
     f32 fraction;
 } cls_split;
 
-CLS_CALLED cls_split split(f32 max, f32 scale)
+CLS_INLINE cls_split split_here(f32 max, f32 scale)
 {
     const i32 a = CLS_AS_I32(max), b = CLS_AS_I32(scale);
     cls_split r;
@@ -154,6 +154,13 @@ CLS_CALLED cls_split split(f32 max, f32 scale)
     }
     return r;
 }
+CLS_CALLED cls_split split(f32 max, f32 scale) { return split_here(max, scale); }
+/* Of each tile. Calls would cost CPUs 2 % of a step that weighs all of a row. */
+#if defined WGS && WGS == 1
+#define tile_split split_here
+#else
+#define tile_split split
+#endif
 
 /* Computes the weights of N tokens, or of N vectors of tokens, relative to their tile's maximum:
  * 2^(-depth) in units of 2^(exponent - 30), from 0 to 2^30 + 128. -inf and NaN give 0. One body
@@ -253,7 +260,7 @@ typedef struct cls_unit {
 
 CLS_INLINE cls_unit unit_of(f32 tile_max, f32 row_max, i32 row_exponent, f32 scale)
 {
-    const cls_split t = split(tile_max, scale);
+    const cls_split t = tile_split(tile_max, scale);
     cls_unit unit;
     unit.max = tile_max;
     unit.fraction = t.fraction;

@@ -57,7 +57,7 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
 
 #if CHANGES
 /* Returns the tokens of a word that count, a bit each. */
-static inline u32 counted_word(const slot_state *s, u32 w)
+ONE_COPY u32 counted_word(const slot_state *s, u32 w)
 {
     if (s->counting == CLS_COUNTS_PRESENCE)
         return s->counts[w];

@@ -5,7 +5,7 @@
 #include "row/step.cl"
 
 /* Returns a row's 64 random bits for a purpose. */
-static inline u64 row_bits(const step_args *s, u32 purpose, __global const cls_slot *slot, u32 row)
+ONE_COPY u64 row_bits(const step_args *s, u32 purpose, __global const cls_slot *slot, u32 row)
 {
     const u32 has = s->has;
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)

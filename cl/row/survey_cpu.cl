@@ -303,7 +303,7 @@ static inline f32 tile_maxima(SHARED const row_logits *r, u32 tile, int unchecke
 static inline f32 weigh_and_read(SHARED const row_logits *r, u32 tile, f32 tile_max, f32 scale,
                                  u64 *mass, __global i32 *next_key, u32 *next_flags)
 {
-    const f32 fraction = split(tile_max, scale).fraction;
+    const f32 fraction = tile_split(tile_max, scale).fraction;
     weight_sum weights = {(UV)(0), (UV)(0)};
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
@@ -332,7 +332,7 @@ static inline f32 weigh_and_read(SHARED const row_logits *r, u32 tile, f32 tile_
 static inline u64 survey_mass(SHARED const row_logits *r, u32 tile, int kind, const FV *kept,
                               f32 tile_max, f32 scale)
 {
-    const f32 fraction = split(tile_max, scale).fraction;
+    const f32 fraction = tile_split(tile_max, scale).fraction;
     const u32 n = tile_vectors(r, tile);
     weight_sum sum = {(UV)(0), (UV)(0)};
     for (u32 v = 0; v < n; v += UNROLL) {

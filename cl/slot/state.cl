@@ -127,7 +127,7 @@ static inline void state_remove(const slot_state *s, u32 entry, u32 flags, int l
  * up to 16,384 entries for up to 129 tokens. */
 #if WGS == 1
 #define SAME_16(at) (((vload16(0, ring + (at)) ^ entry) & mask) == 0)
-static inline u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 mask)
+ONE_COPY u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 mask)
 {
     int16 found = (int16)(0);
     u32 rest = 0;
