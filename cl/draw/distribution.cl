@@ -6,9 +6,9 @@
 
 /* What is reported on: the raw row, or the final distribution. */
 typedef struct report {
-    row_logits r;            /* truncated to the set, where that is a range of the order */
-    __global const u32 *ids; /* else the tokens of the set, ascending */
-    u32 n_ids, listed, greedy, raw;
+    __global const i32 *key; /* of the row's max tiles */
+    __global const u32 *ids; /* the tokens of a set that is not a range of the order, ascending */
+    u32 n_ids, listed, truncated, greedy, raw; /* truncated: the set is a part of the row */
     f32 scale;
     i32 exponent;
     kept_set set; /* only its cuts, top and mass, and adaptive p */
@@ -19,10 +19,11 @@ typedef struct report {
 static inline void report_final(SHARED const row_logits *r, const cls_row *out, u32 flags,
                                 __global const u32 *ids, report *t)
 {
-    t->r = *r;
+    t->key = r->key;
     t->ids = ids;
     t->n_ids = min(out->kept, (u32)LIST);
     t->listed = out->listed;
+    t->truncated = !t->listed && cuts_row(&out->cut);
     t->greedy = flags & CLS_SLOT_GREEDY;
     t->raw = 0;
     t->scale = out->scale;
@@ -34,21 +35,14 @@ static inline void report_final(SHARED const row_logits *r, const cls_row *out, 
     t->set.by.min_depth = out->min_depth;
     t->set.by.mass = out->mass;
     t->adapted = out->adapted;
-    if (t->listed)
-        t->r.truncated =
-            0; /* if infill finds nothing, it keeps a token that an earlier stage may have cut */
-    else if (cuts_row(&out->cut)) {
-        t->r.truncated = 1;
-        t->r.cut = t->set.cut;
-    }
 }
 
 /* Reports on the raw row at temperature 1, with a given largest key and mass. */
 static inline void report_raw(SHARED const row_logits *r, i32 max_key, u64 mass, report *t)
 {
-    t->r = *r;
+    t->key = r->key;
     t->ids = r->list;
-    t->n_ids = t->listed = t->greedy = 0;
+    t->n_ids = t->listed = t->truncated = t->greedy = 0;
     t->raw = 1;
     t->scale = CLS_LOG2E;
     t->exponent = split(float_of_key(max_key), CLS_LOG2E).exponent;
@@ -57,12 +51,21 @@ static inline void report_raw(SHARED const row_logits *r, i32 max_key, u64 mass,
     t->adapted = 0;
 }
 
+/* From now on the row reads as -inf beyond the set, where that is a range of the order. Of others
+ * it reads as the whole: if infill finds nothing, it keeps a token that an earlier stage may have
+ * cut. */
+static inline void report_truncate(const report *t, SHARED row_logits *r)
+{
+    if (t->truncated) /* the same for the whole group */
+        row_truncate(r, &t->set.cut);
+}
+
 /* Returns a token's logit x if the set has the token, else -inf. */
 static inline f32 report_kept(const report *t, u32 id, f32 x)
 {
     if (t->listed)
         return list_find(t->ids, t->n_ids, id) < t->n_ids ? x : CLS_MASKED;
-    return t->r.truncated ? truncate_one(t->set.cut, id, x) : x;
+    return t->truncated ? truncate_one(t->set.cut, id, x) : x;
 }
 
 /* Does this for the vector at i. */
@@ -70,7 +73,7 @@ static inline FV report_kept_v(const report *t, u32 i, FV x)
 {
     u32 bits = 0;
     if (!t->listed)
-        return t->r.truncated ? truncate_v(t->set.cut, i, x) : x;
+        return t->truncated ? truncate_v(t->set.cut, i, x) : x;
     SHORT_LOOP
     for (u32 at = list_from(t->ids, t->n_ids, i); at < t->n_ids && t->ids[at] < i + VEC; at++)
         bits |= 1u << (t->ids[at] - i);
@@ -85,7 +88,7 @@ static inline i32 report_lowest(const report *t)
 
 static inline cls_unit report_unit(const report *t, u32 id)
 {
-    return tile_unit(t->r.key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
+    return tile_unit(t->key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
 }
 
 /* Returns a kept token's mass, or its weight by adaptive p. */

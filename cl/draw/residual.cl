@@ -11,10 +11,11 @@ typedef struct residual {
     u64 prefix_prob;
 } residual;
 
-static inline void residual_of(const step_args *s, SHARED const row_logits *r, const cls_row *out,
+static inline void residual_of(const step_args *s, SHARED row_logits *r, const cls_row *out,
                                u32 row, u32 flags, i32 draft, u64 prefix_prob, residual *w)
 {
     report_final(r, out, flags, kept_ids_of(s, row), &w->t);
+    report_truncate(&w->t, r);
     w->d = draft_row_of(s, row, (u32)draft);
     draft_weighed(out, &w->d);
     w->reciprocal = reciprocal_of(out->mass);
@@ -22,11 +23,11 @@ static inline void residual_of(const step_args *s, SHARED const row_logits *r, c
 }
 
 /* Computes the residuals of a vector's tokens, in lane[]; 0 for tokens that are not in the set. */
-static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_unit *unit,
-                                  const cls_unit *draft_tile, u64 *lane)
+static inline void residual_lanes(SHARED const row_logits *r, const residual *w, u32 i, int kind,
+                                  const cls_unit *unit, const cls_unit *draft_tile, u64 *lane)
 {
     f32 x[VEC];
-    VSTORE(load_v(&w->t.r, i, kind, CLS_MASKED), x);
+    VSTORE(load_v(r, i, kind, CLS_MASKED), x);
     for (u32 j = 0; j < VEC; j++) {
         const f32 z = clean(x[j]);
         lane[j] = 0;
@@ -41,7 +42,7 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
  * in the tile. */
 static inline int residual_units(const residual *w, u32 tile, cls_unit *unit, cls_unit *draft_tile)
 {
-    const i32 key = tile_max_key(w->t.r.key, tile);
+    const i32 key = tile_max_key(w->t.key, tile);
     if (key < report_lowest(&w->t))
         return 0;
     *unit = report_unit(&w->t, tile * CLS_TILE);
@@ -50,11 +51,12 @@ static inline int residual_units(const residual *w, u32 tile, cls_unit *unit, cl
 }
 
 /* Returns the token of a tile whose interval contains `drawn`, by the whole group. */
-static inline i32 residual_draw(const residual *w, u32 tile, u64 drawn, __local u64 *scratch)
+static inline i32 residual_draw(SHARED const row_logits *r, const residual *w, u32 tile, u64 drawn,
+                                __local u64 *scratch)
 {
-    const u32 n = tile_vectors(&w->t.r, tile), per_item = (n + WGS - 1) / WGS;
+    const u32 n = tile_vectors(r, tile), per_item = (n + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
-    const int kind = tile_kind(&w->t.r, tile);
+    const int kind = tile_kind(r, tile);
     cls_unit unit, draft_tile;
     u64 mine = 0, sum = 0, total, lane[VEC];
     i32 token = -1;
@@ -63,7 +65,7 @@ static inline i32 residual_draw(const residual *w, u32 tile, u64 drawn, __local 
     for (u32 round = 0; round < 2; round++) {
         const int here = round == 0 || (drawn >= sum && drawn < sum + mine);
         for (u32 v = first; v < last && here && token < 0; v++) {
-            residual_lanes(w, tile * CLS_TILE + v * VEC, kind, &unit, &draft_tile, lane);
+            residual_lanes(r, w, tile * CLS_TILE + v * VEC, kind, &unit, &draft_tile, lane);
             for (u32 j = 0; j < VEC; j++) {
                 if (round == 0) {
                     mine += lane[j];

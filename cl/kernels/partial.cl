@@ -24,7 +24,7 @@ static inline u32 state_digest(__global const cls_slot *slot, const slot_state *
 }
 
 /* Writes the first k tokens in order; returns their number. */
-ONE_COPY u32 send_list(const row_logits *r, u32 k, i32 max_key, SHARED shortlist *list,
+ONE_COPY u32 send_list(SHARED const row_logits *r, u32 k, i32 max_key, SHARED shortlist *list,
                        __global u32 *out)
 {
     u32 count = 0;
@@ -44,13 +44,13 @@ ONE_COPY u32 send_list(const row_logits *r, u32 k, i32 max_key, SHARED shortlist
 }
 
 /* Returns the key of one of the shard's tokens. */
-static inline u32 sent_key(const row_logits *r, int active, u32 id)
+static inline u32 sent_key(SHARED const row_logits *r, int active, u32 id)
 {
     return (u32)(active ? key_of(load_one(r, id)) : CLS_KEY_NONE);
 }
 
 /* Writes the whole tiles and the tokens of cut tiles. */
-ONE_COPY void send_tiles(const row_logits *r, __global const u64 *row_mass, int active,
+ONE_COPY void send_tiles(SHARED const row_logits *r, __global const u64 *row_mass, int active,
                          u32 whole_tiles, __global u32 *out)
 {
     const u32 first = shard_first_tile(ROW_FIRST(r)),
@@ -77,7 +77,7 @@ ONE_COPY void send_tiles(const row_logits *r, __global const u64 *row_mass, int 
 
 /* Draws the token of a row without truncation, if it lies in a tile that the shard has wholly.
  * Every shard chooses the tile by the same masses. Returns the id, or -1. */
-ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
+ONE_COPY i32 draw_own(SHARED const row_logits *r, __global const i32 *merged_key,
                       __global const u64 *merged_mass, u32 tiles, f32 scale, u64 bits,
                       __global u64 *row_work, __local u64 *scratch)
 {
@@ -100,7 +100,7 @@ ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
 }
 
 /* Writes the number and the mass of the tokens that reach each edge. */
-ONE_COPY void send_counts(const row_logits *r, const cls_shard_row *p, __global u32 *out,
+ONE_COPY void send_counts(SHARED const row_logits *r, const cls_shard_row *p, __global u32 *out,
                           __local u64 *scratch)
 {
     const measure m = measure_of(0, float_of_key(p->key), p->scale);
@@ -127,7 +127,7 @@ ONE_COPY void send_counts(const row_logits *r, const cls_shard_row *p, __global 
 
 /* Writes all tokens with at least a key, up to k of them, in no order that matters; returns their
  * number. Round 0 counts, and round 1 writes behind the tokens of the items before. */
-ONE_COPY u32 send_tokens(const row_logits *r, i32 lo, u32 k, __global u32 *out,
+ONE_COPY u32 send_tokens(SHARED const row_logits *r, i32 lo, u32 k, __global u32 *out,
                          __local u64 *scratch)
 {
     const u32 n = max_tiles(r), per_item = (n + WGS - 1) / WGS;
@@ -162,7 +162,8 @@ ONE_COPY u32 send_tokens(const row_logits *r, i32 lo, u32 k, __global u32 *out,
     return min(total, k);
 }
 
-ONE_COPY void send_row(const step_args *s, u32 row, SHARED shortlist *list)
+ONE_COPY void send_row(const step_args *s, u32 row, SHARED row_logits *shared,
+                       SHARED shortlist *list)
 {
     const cls_shard_row p = s->plan[row];
     if (p.sends == 0) /* the same for the whole group */
@@ -170,46 +171,49 @@ ONE_COPY void send_row(const step_args *s, u32 row, SHARED shortlist *list)
     const u32 tiles = row_tiles(s);
     const i32 slot_index = row_slot(s, row);
     __global const cls_slot *const slot = slot_of(s, slot_index);
-    row_logits r = row_view(s, row, slot_index);
-    /* Tiles after the shard's last one have no key. */
-    r.tiles = (ROW_LAST(&r) + CLS_TILE - 1) / CLS_TILE;
+    ROW_VIEW(shared, s, row, slot_index)
+    if (WRITES_SHARED) /* tiles after the shard's last one have no key */
+        r->tiles = (ROW_LAST(r) + CLS_TILE - 1) / CLS_TILE;
+    SHARED_BARRIER();
     const int active = slot_index >= 0 && !slot->stopped;
     __global u32 *const section = s->partial + p.offset;
     __global u32 *out = section + CLS_SECTION_WORDS;
     const u64 bits = active ? row_bits(s, CLS_PURPOSE_TOKEN, slot, row) : 0;
-    if (LOCAL_ID == 0) /* at once: what it reads need not stay in registers */
-        section[CLS_SECTION_DIGEST] = active ? state_digest(slot, &r.state, bits) : (u32)slot_index;
+    if (LOCAL_ID == 0) { /* at once: what it reads need not stay in registers */
+        const slot_state state = r->state;
+        section[CLS_SECTION_DIGEST] = active ? state_digest(slot, &state, bits) : (u32)slot_index;
+    }
     u32 status = 0, listed = 0, reach = 0;
     i32 max_key = CLS_KEY_NONE;
     if (active)
-        max_key = row_summary(&r, &status, list->scratch);
+        max_key = row_summary(r, &status, list->scratch);
     if (p.sends & CLS_SENDS_LIST) {
-        listed = send_list(&r, p.k, max_key, list, out);
+        listed = send_list(r, p.k, max_key, list, out);
         out += 2 * p.k;
     }
     if (p.sends & CLS_SENDS_TILES)
-        send_tiles(&r, s->tile_mass + (size_t)row * tiles, active, s->args->whole_tiles, out);
+        send_tiles(r, s->tile_mass + (size_t)row * tiles, active, s->args->whole_tiles, out);
     if (p.depth >= 0.0f && max_key != CLS_KEY_NONE)
         reach =
-            tokens_above(&r, depth_key(float_of_key(max_key), p.scale, p.depth) - 1, list->scratch);
+            tokens_above(r, depth_key(float_of_key(max_key), p.scale, p.depth) - 1, list->scratch);
     if (p.sends & CLS_SENDS_TOKEN) {
-        const i32 id = active ? draw_own(&r, s->merged_key + (size_t)row * row_max_tiles(s),
+        const i32 id = active ? draw_own(r, s->merged_key + (size_t)row * row_max_tiles(s),
                                          s->merged_mass + (size_t)row * tiles, tiles, p.scale, bits,
                                          tile_sums_of(s, row), list->scratch)
                               : -1;
         listed = id >= 0;
         if (LOCAL_ID == 0) {
-            out[0] = listed ? (u32)key_of(load_one(&r, (u32)id)) : 0u;
+            out[0] = listed ? (u32)key_of(load_one(r, (u32)id)) : 0u;
             out[1] = listed ? (u32)id : 0u;
         }
     }
     if (p.sends & CLS_SENDS_COUNTS)
-        send_counts(&r, &p, out, list->scratch);
+        send_counts(r, &p, out, list->scratch);
     if (p.sends & CLS_SENDS_TOKENS)
-        listed = send_tokens(&r, p.key, p.k, out, list->scratch);
+        listed = send_tokens(r, p.key, p.k, out, list->scratch);
     if (p.sends & CLS_SENDS_KEYS)
-        for (u32 i = ROW_FIRST(&r) + LOCAL_ID; i < ROW_LAST(&r); i += WGS)
-            out[i - ROW_FIRST(&r)] = sent_key(&r, active, i);
+        for (u32 i = ROW_FIRST(r) + LOCAL_ID; i < ROW_LAST(r); i += WGS)
+            out[i - ROW_FIRST(r)] = sent_key(r, active, i);
     if (LOCAL_ID == 0) {
         section[CLS_SECTION_STATUS] = status & (CLS_ROW_NAN | CLS_ROW_INF);
         section[CLS_SECTION_LISTED] = listed;
@@ -219,7 +223,8 @@ ONE_COPY void send_row(const step_args *s, u32 row, SHARED shortlist *list)
 
 KERNEL void cls_partial(STEP_PARAMETERS(CLS_PARTIAL_BUFFERS))
 {
+    SHARED row_logits shared;
     SHORTLIST(list)
     const step_args s = STEP_OF(CLS_PARTIAL_BUFFERS);
-    send_row(&s, get_group_id(1), &list);
+    send_row(&s, get_group_id(1), &shared, &list);
 }

@@ -35,23 +35,22 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
     }
     if (!wanted) /* the same for the whole group */
         return;
-    const row_logits r = row_view(s, row, slot_index);
+    row_logits r = row_view(s, row, slot_index);
     const cls_row out = s->rows[row];
     residual w;
     residual_of(s, &r, &out, row, flags, draft, prefix_prob, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
         cls_unit unit, draft_tile;
         u64 sum = 0, lane[VEC];
-        const int there = residual_units(&w, tile, &unit, &draft_tile),
-                  kind = tile_kind(&w.t.r, tile);
-        const u32 n = there ? tile_vectors(&w.t.r, tile) : 0u;
+        const int there = residual_units(&w, tile, &unit, &draft_tile), kind = tile_kind(&r, tile);
+        const u32 n = there ? tile_vectors(&r, tile) : 0u;
         for (u32 v = LOCAL_ID; v < n; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC;
             if (method == CLS_VERIFY_TYPICAL) {
-                const FV z = report_kept_v(&w.t, i, clean_v(load_v(&w.t.r, i, kind, CLS_MASKED)));
+                const FV z = report_kept_v(&w.t, i, clean_v(load_v(&r, i, kind, CLS_MASKED)));
                 sum += report_terms(&w.t, z, report_weights(&w.t, z, &unit), &unit);
             } else {
-                residual_lanes(&w, i, kind, &unit, &draft_tile, lane);
+                residual_lanes(&r, &w, i, kind, &unit, &draft_tile, lane);
                 for (u32 j = 0; j < VEC; j++)
                     sum += lane[j];
             }

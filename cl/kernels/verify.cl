@@ -14,6 +14,7 @@ typedef struct verifier {
     i32 slot_index;
     u32 request, first, last;            /* its rows are first to last - 1 */
     __global const i32 *nodes, *parents; /* of the drafts */
+    SHARED row_logits *shared;           /* see ROW_VIEW() */
     __local u64 *scratch;
     int by_rows; /* a draft is accepted if and only if it equals the token of its row; otherwise: */
     u32 accepted; /* so many drafts are, and */
@@ -43,11 +44,11 @@ static inline int is_typical(const verifier *v, u32 row, u32 id)
 {
     ARGS const cls_args *const args = v->s->args;
     const cls_row out = v->s->rows[row];
-    const row_logits r = row_view(v->s, row, v->slot_index);
+    ROW_VIEW(v->shared, v->s, row, v->slot_index)
     const f32 top = float_of_key(out.top_key);
     report t;
-    report_final(&r, &out, r.slot->flags, kept_ids_of(v->s, row), &t);
-    const f32 z = report_kept(&t, id, load_one(&t.r, id));
+    report_final(r, &out, r->slot->flags, kept_ids_of(v->s, row), &t);
+    const f32 z = report_kept(&t, id, load_one(r, id));
     if (!(z > CLS_MASKED))
         return 0;
     const i32 whole = (i32)mass_q20(out.mass, top, out.scale);
@@ -65,12 +66,12 @@ static inline i32 draw_residual(const verifier *v, u32 row, u64 prefix_prob)
     if (total == 0) /* the same for the whole group */
         return -1;
     u64 drawn = u64_mul_hi(row_bits(s, CLS_PURPOSE_RESIDUAL, v->slot, row), total);
-    const row_logits r = row_view(s, row, v->slot_index);
+    ROW_VIEW(v->shared, s, row, v->slot_index)
     residual rest;
-    residual_of(s, &r, &out, row, row_flags(s, row, v->slot_index), draft_after(s, row),
-                prefix_prob, &rest);
-    const u32 tile = find_tile(tile_sums_of(s, row), r.tiles, &drawn, v->scratch);
-    return residual_draw(&rest, tile, drawn, v->scratch);
+    residual_of(s, r, &out, row, row_flags(s, row, v->slot_index), draft_after(s, row), prefix_prob,
+                &rest);
+    const u32 tile = find_tile(tile_sums_of(s, row), r->tiles, &drawn, v->scratch);
+    return residual_draw(r, &rest, tile, drawn, v->scratch);
 }
 
 /* Judges a chain's drafts by probabilities. Standard and typical verification end at the first
@@ -139,17 +140,18 @@ static inline int is_relaxed(const verifier *v, u32 row, u32 id)
     const step_args *const s = v->s;
     __global const u32 *const numbers = lists_of(s, v->slot) + v->slot->thinking_ends - 2;
     const cls_row out = s->rows[row];
-    const row_logits r = row_view(s, row, v->slot_index);
-    const u32 flags = r.slot->flags;
+    ROW_VIEW(v->shared, s, row, v->slot_index)
+    const u32 flags = r->slot->flags;
     report t;
     if (flags & CLS_SLOT_GREEDY)
-        report_raw(&r, out.max_key,
-                   row_total(r.key, s->tile_mass + (size_t)row * r.tiles, r.tiles,
+        report_raw(r, out.max_key,
+                   row_total(r->key, s->tile_mass + (size_t)row * r->tiles, r->tiles,
                              float_of_key(out.max_key), CLS_LOG2E, 0, 0, v->scratch),
                    &t);
     else
-        report_final(&r, &out, flags, kept_ids_of(s, row), &t);
-    const f32 z = report_kept(&t, id, load_one(&t.r, id)), top = float_of_key(t.set.top_key);
+        report_final(r, &out, flags, kept_ids_of(s, row), &t);
+    report_truncate(&t, r);
+    const f32 z = report_kept(&t, id, load_one(r, id)), top = float_of_key(t.set.top_key);
     if (!(z > CLS_MASKED)) /* the same for the whole group, as is what follows */
         return 0;
     const cls_reciprocal whole = reciprocal_of(t.set.by.mass);
@@ -158,10 +160,10 @@ static inline int is_relaxed(const verifier *v, u32 row, u32 id)
                  fraction_q63(&whole, report_mass(&t, z, &unit)), numbers[1]))
         return 0;
     if (!t.listed)
-        return tokens_above(&t.r, key_of(z), v->scratch) < numbers[0];
+        return tokens_above(r, key_of(z), v->scratch) < numbers[0];
     u32 count = 0;
     for (u32 i = LOCAL_ID; i < t.n_ids; i += WGS)
-        count += load_one(&t.r, t.ids[i]) > z;
+        count += load_one(r, t.ids[i]) > z;
     return wg_usum(count, v->scratch) < numbers[0];
 }
 
@@ -328,7 +330,8 @@ static inline void place_others(const verifier *v, const walk *w)
 }
 
 /* A work-group verifies one request. Launch: [WGS, requests]. */
-ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scratch)
+ONE_COPY void verify_request(const step_args *s, u32 request, SHARED row_logits *shared,
+                             __local u64 *scratch)
 {
     ARGS const cls_args *const args = s->args;
     const u32 method = args->method, first = first_row(s, request);
@@ -347,6 +350,7 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
                   first_row(s, request + 1),
                   draft_nodes(s),
                   draft_parents(s),
+                  shared,
                   scratch,
                   method == CLS_VERIFY_MATCH || !uses_probabilities(flags, !active),
                   0u,
@@ -356,9 +360,9 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
         next = slot->adaptive;
     if (one_token) {
         const cls_row out = s->rows[first];
-        const row_logits r = row_view(s, first, slot_index);
+        ROW_VIEW(v.shared, s, first, slot_index)
         /* The adaptive state must follow this token before the next one is drawn. */
-        adaptive_after(&r, slot, flags, &out, &next);
+        adaptive_after(r, slot, flags, &out, &next);
     }
     if (flags & CLS_SLOT_RELAXED) {
         relax_rows(&v);
@@ -384,7 +388,8 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
 
 KERNEL void cls_verify(STEP_PARAMETERS(CLS_VERIFY_BUFFERS))
 {
+    SHARED row_logits shared;
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_VERIFY_BUFFERS);
-    verify_request(&s, get_group_id(1), scratch);
+    verify_request(&s, get_group_id(1), &shared, scratch);
 }

@@ -70,10 +70,10 @@ static inline int is_too_likely(const cls_row *out, __global const u32 *words)
 }
 
 /* Compares the tokens of the vector at i, which is in the set's tile of this unit. */
-static inline void mark_vector(const report *t, u32 i, int kind, const cls_unit *unit,
-                               const cls_mark *mark, cls_marked *best)
+static inline void mark_vector(SHARED const row_logits *r, const report *t, u32 i, int kind,
+                               const cls_unit *unit, const cls_mark *mark, cls_marked *best)
 {
-    const UV w = weight_v(load_v(&t->r, i, kind, CLS_MASKED), unit->max, t->scale, unit->fraction);
+    const UV w = weight_v(load_v(r, i, kind, CLS_MASKED), unit->max, t->scale, unit->fraction);
     u32 weights[VEC], words[4];
     if (to_row_units((u64)(u32)IMAX(AS_IV(w)), unit->shift) < best->least)
         return;
@@ -88,28 +88,29 @@ static inline void mark_vector(const report *t, u32 i, int kind, const cls_unit 
 }
 
 /* Compares the token that was drawn: it is likely, so that few others need a closer look. */
-static inline void mark_drawn(const report *t, u32 id, const cls_mark *mark, cls_marked *best)
+static inline void mark_drawn(SHARED const row_logits *r, const report *t, u32 id,
+                              const cls_mark *mark, cls_marked *best)
 {
     const cls_unit unit = report_unit(t, id);
     u32 words[4];
     watermark_words(words, mark, id / 4);
-    marked_try(mark, words[id % 4], report_mass(t, load_one(&t->r, id), &unit), id, best);
+    marked_try(mark, words[id % 4], report_mass(t, load_one(r, id), &unit), id, best);
 }
 
 /* Does this with all tokens of tiles first to last - 1, and before with the one that was drawn. */
-static inline void mark_tiles(const report *t, u32 first, u32 last, u32 drawn, const cls_mark *mark,
-                              cls_marked *best)
+static inline void mark_tiles(SHARED const row_logits *r, const report *t, u32 first, u32 last,
+                              u32 drawn, const cls_mark *mark, cls_marked *best)
 {
     const i32 least = report_lowest(t);
-    mark_drawn(t, drawn, mark, best);
+    mark_drawn(r, t, drawn, mark, best);
     for (u32 tile = first; tile < last; tile++) {
-        if (tile_max_key(t->r.key, tile) < least) /* the same for the whole group */
+        if (tile_max_key(r->key, tile) < least) /* the same for the whole group */
             continue;
         const cls_unit unit = report_unit(t, tile * CLS_TILE);
         for (u32 v = LOCAL_ID; v < TILE_VECTORS; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC, m = i / CLS_MAX_TILE;
-            if (t->r.key[m] >= least)
-                mark_vector(t, i, max_tile_kind(&t->r, m), &unit, mark, best);
+            if (r->key[m] >= least)
+                mark_vector(r, t, i, max_tile_kind(r, m), &unit, mark, best);
         }
     }
 }
@@ -157,7 +158,7 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
     const u32 sglang = slot->flags & CLS_SLOT_SGLANG;
     __global const u32 *const words =
         sglang ? lists_of(s, slot) + slot->watermark_key[0] : (__global const u32 *)0;
-    const row_logits r = row_view(s, row, slot_index);
+    row_logits r = row_view(s, row, slot_index);
     __global u64 *const pass = s->pass + (size_t)row * r.tiles * CLS_PIVOTS;
     const slot_state own = state_of(s->state, layout, s->vocab, (u32)slot_index);
     text t = text_of(slot, own.ring, own.n_ring, 1);
@@ -187,12 +188,13 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
     const u32 tile = group * per_group, end = min(tile + per_group, r.tiles);
     report set;
     report_final(&r, &out, rules->flags, kept_ids_of(s, row), &set);
+    report_truncate(&set, &r);
     cls_mark mark = {0, {0, 0, 0, 0}, {slot->watermark_key[0], slot->watermark_key[1]}};
     if (sglang)
         hash_words(&t, w, words, &mark);
     else
         hash_context(&t, w, &mark);
-    mark_tiles(&set, tile, end, (u32)out.token, &mark, best);
+    mark_tiles(&r, &set, tile, end, (u32)out.token, &mark, best);
     best_of_group(items, best);
     __global u64 *const at = pass + (size_t)(group * per_group) * CLS_PIVOTS;
     if (LOCAL_ID == 0) {

@@ -202,3 +202,19 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
 #endif
     return r;
 }
+
+/* Declares `r`, the view of a row, which is in `shared` where functions are called. Elsewhere it is
+ * the function's own: where a function gets the address of a private view to fill it, Intel's
+ * compiler for GPUs takes over 40 s for cls_verify, not 6, and a thread of cls_partial has 64 KB of
+ * scratch, not 32. */
+#if SHARES_VIEW
+#define ROW_VIEW(shared, s, row, slot_index) \
+    SHARED row_logits *const r = (shared); \
+    SHARED_BARRIER(); \
+    if (WRITES_SHARED) \
+        *r = row_view(s, row, slot_index); \
+    SHARED_BARRIER();
+#else
+#define ROW_VIEW(shared, s, row, slot_index) \
+    row_logits view = row_view(s, row, slot_index), *const r = &view;
+#endif

@@ -35,7 +35,7 @@ cat >"$dir/table" <<'END'
 2@top-n-sigma@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@w->mean = mean_depth_q20(@w->mean = 1000000u + mean_depth_q20(
 2@XTC@row_bits(s, CLS_PURPOSE_XTC, slot_of(s, w->slot_index), w->row)) >> 1 <@row_bits(s, CLS_PURPOSE_XTC, slot_of(s, w->slot_index), w->row)) >> 1 >=
-2@logprobs@report_raw(&r, max_key, total, &t);@report_raw(&r, max_key, total / 2, &t);
+2@logprobs@report_raw(r, max_key, total, &t);@report_raw(r, max_key, total / 2, &t);
 1@forced tokens@return (state << 13 | state >> 19) * 5u + 0xE6546B64u;@return (state << 13 | state >> 19) * 5u + 0xE6546B65u;
 2@forced tokens@found |= (u32)(loop * repeats <= all);@found |= (u32)(loop * repeats > all);
 2@verify: standard@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), p, q);@accepts(row_bits(s, CLS_PURPOSE_ACCEPT, v->slot, row - 1), q, p);
