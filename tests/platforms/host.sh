@@ -34,6 +34,7 @@ describe() {
     armhf) emulator=qemu-arm-static ;;
     windows) emulator=/usr/lib/wine/wine64 ;;
     esac
+    case $emulator in *qemu*) name="$name, by QEMU" ;; esac
     case $1 in
     aarch64 | armhf | riscv64 | ppc64le | s390x)
         packages="$packages qemu-user-static gcc-$(echo "$host" | tr _ -)" ;;
