@@ -140,7 +140,10 @@ long_units='check_select check_offsets check_container check_reference check_wat
 run_units() {
     passed=0 failed=0
     for unit in $units; do
-        $emulator "./tests/unit/$unit$exe" >unit.log 2>&1 || failed=$((failed + 1))
+        if ! $emulator "./tests/unit/$unit$exe" >unit.log 2>&1; then
+            failed=$((failed + 1))
+            echo "FAILED: $unit"
+        fi
         tail -n 4 unit.log
         checks=$(sed -n 's/^[0-9]*%: Checks: \([0-9]*\),.*/\1/p' unit.log)
         [ -z "$checks" ] || passed=$((passed + checks))
