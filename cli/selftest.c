@@ -89,8 +89,11 @@ static int test(const cli_target *target, bool json, double opened)
         print_device(object);
     cls_status status = cli_compile_done(cls_context_compile(target->context, 0, CLS_FEATURES_ALL));
     json_object_set_new(object, "compile_seconds", json_real(opened + cli_seconds() - start));
+    /* First, for it reads why the compilation failed: the next call replaces that sentence. */
+    json_t *const result = run_selftest(target->context, &status);
     json_object_set_new(object, "programs", cli_programs_json(target->context));
-    json_object_update(object, run_selftest(target->context, &status));
+    json_object_update(object, result);
+    json_decref(result);
     if (json)
         cli_print_json(object);
     else

@@ -20,10 +20,12 @@ static cls_status get_info(cl_device_id device, cl_device_info info, const char 
             return got; \
     } while (0)
 
-/* Bytes of local memory that the row kernels' list and scratch take; see cl/row/shortlist.cl. */
+/* Bytes of local memory that the row kernels' list and scratch take (cl/row/shortlist.cl), and in
+ * groups of several items the view of the row, 360 bytes (cl/row/view.cl). */
 static uint64_t list_bytes(uint64_t entries, uint64_t work_group)
 {
-    return entries * (4 * sizeof(uint32_t) + sizeof(uint64_t)) + work_group * sizeof(uint64_t) + 64;
+    return entries * (4 * sizeof(uint32_t) + sizeof(uint64_t)) + work_group * sizeof(uint64_t) +
+           (work_group == 1 ? 64 : 384);
 }
 
 /* Bytes of local memory that the kernels over tiles need. The pass needs most. If a group has
