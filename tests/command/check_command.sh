@@ -570,6 +570,14 @@ kernels are loaded from it" err
     refused "--max-local-mem is 1023; it must be 0 or at least 1024" \
         sample $f --max-local-mem 1023
 }
+# What the self-test lists of the programs does not replace the reason.
+POCL_EXTRA_BUILD_FLAGS='-Dcls_survey=+' "$clsample" selftest --dtype f32 >out 2>err
+status=$?
+if grep -q 'Portable Computing Language' out; then
+    is "a self-test whose kernels do not compile: its exit status" $status 2
+    says "a self-test whose kernels do not compile" \
+        '^clsample: .*: the program survey did not compile ' err
+fi
 # A line on a terminal counts the kernels once, after it has named the device.
 if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
     script -qec "$clsample sample --logits f32.npy" /dev/null >out
