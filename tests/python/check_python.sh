@@ -17,9 +17,9 @@ log=$build/python/package/tests.log status=0
 python=${PYTHON-python3} CACHEDB=$build/python/package/tinygrad.db
 export CACHEDB
 unset PYTHON # tinygrad takes it for the choice of a device
-"$python" -m pytest -q -p no:cacheprovider -rs "$srcdir/tests/python" "$@" >"$log" 2>&1 ||
+"$python" -m pytest -q -p no:cacheprovider -rsfE "$srcdir/tests/python" "$@" >"$log" 2>&1 ||
     status=$?
-tail -n 40 "$log"
+if [ $status = 0 ]; then tail -n 40 "$log"; else cat "$log"; fi
 # The last line as that of the other tests: N passed, N failed, N skipped.
 awk '/ in [0-9.]+s/ { line = $0 }
     END {

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -103,6 +104,7 @@ def test_a_context_counts_samplers(tmp_path, monkeypatch):
 
 def test_ctrl_c(tmp_path, monkeypatch):
     """Ctrl-C while a line is written ends the call's program, not only its text."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     with clsample.Context("host") as context:
         with context.sampler(50, 3, record=tmp_path / "x.run") as sampler:
             request = sampler.begin(seed=1)
@@ -115,6 +117,7 @@ def test_ctrl_c(tmp_path, monkeypatch):
                 for _ in range(100000):
                     sampler.sample(ROWS[:1], request)
             monkeypatch.undo()
+    signal.signal(signal.SIGINT, usual)
 
 
 def test_a_disk_is_full(tmp_path):
