@@ -17,6 +17,7 @@ import json
 import pathlib
 import re
 import struct
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -132,16 +133,26 @@ def put(things, name, thing):
     things[slice(*(places[0], places[0] + 1) if places else (len(things), None))] = [thing]
 
 
+def commit():
+    """That of the sources, with a + if files differ, other than what is written here."""
+    def git(*words):
+        done = subprocess.run(["git", "-C", str(TOP), *words], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+    name = git("rev-parse", "--short=8", "HEAD")
+    others = [f":!{path.relative_to(TOP)}" for path in (RESULTS, PAGE)]
+    return name + ("+" if name and git("status", "--porcelain", "-uno", ".", *others) else "")
+
+
 def begin(path, words, only):
     """A new row; or, where only some tries run, the older one of the same version."""
     row = dict(zip(["key", "implementation", "version", "machine", "shape"], words),
                clsample=version(), ran=[], day=datetime.date.today().isoformat())
+    if commit():
+        row["commit"] = commit()
     for old in read():
         same = all(old[name] == row[name] for name in ["key", "version", "clsample"])
         if only and same and not old.get("by_hand"):
-            row["ran"] = old["ran"]
-            if "tokens" in old:
-                row["tokens"] = old["tokens"]
+            row.update({name: old[name] for name in ("ran", "tokens", "note") if name in old})
     pathlib.Path(path).write_text(json.dumps(row))
 
 
@@ -181,6 +192,8 @@ def cells(row):
     if row.get("note"):
         failed.append(row["note"])
     day = row["day"] + (", by hand" if row.get("by_hand") else "")
+    if row.get("commit"):
+        day += f", {row['commit']}"
     if row["clsample"] != version():
         day += f", version {row['clsample']}"
     return [
@@ -220,7 +233,7 @@ def lines_of(head, rows):
 def table():
     rows = read()
     first = lines_of(["implementation", "machine", "shape", "passed", "failed, or did not run",
-                      "seconds", "day"], [cells(row) for row in rows])
+                      "seconds", "day, commit"], [cells(row) for row in rows])
     second = lines_of(
         ["implementation", "machine", "work-group, row-group, vector; sub-groups",
          "state, shapes run", "programs", "cases", "texts", "statements", "steps ahead",
