@@ -133,8 +133,7 @@ cls_variant_set cls_variants_all(void);
 cls_variant_set cls_variants_of(uint32_t features);
 
 /* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. The table of
- * doc/requests.md, "Features", is of these and of what calls need; tests/scripts/refused.run proves
- * it. */
+ * doc/requests.md, "Features", is of these; tests/scripts/refused.run proves it. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
 
 /* Writes the names of some features, for messages. */
