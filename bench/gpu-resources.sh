@@ -58,7 +58,6 @@ distribution 64 0 0 50 8 80 5 200 16 0
 distribution-row 80 96 344 37 8 104 5 200 16 0
 report 80 16 0 37 20 96 8 350 16 1024
 report-row 120 56 0 25 19 113 28 400 16 65536
-report-verified 120 56 0 25 19 121 28 400 16 65536
 watermark 128 32 0 25 12 96 5 300 16 2048
 force 64 16 0 50 0 64 5 200 16 0
 kept 64 8 0 50 4 64 5 200 16 0
@@ -235,7 +234,9 @@ printf 'groups of %s, vectors of %s, float32\n' "$group" "$vector"
 version() { # COMMAND...: the last number with a dot of what it says
     "$@" 2>/dev/null | sed -n 's/.*[ V]\([0-9][0-9]*\.[0-9.]*[0-9]\).*/\1/p' | tail -n 1
 }
-driver() { (cd "$folder" && "$ocloc" query OCL_DRIVER_VERSION >said && cat OCL_DRIVER_VERSION); }
+driver() {
+    (cd "$folder" && "$ocloc" query OCL_DRIVER_VERSION >said && tr -d '\0' <OCL_DRIVER_VERSION)
+}
 printf 'compilers: clang %s, ptxas %s, ocloc %s\n' "$(version "$clang" --version)" \
     "$(version "$ptxas" --version)" "$(version printf ' %s\n' "$(driver 2>/dev/null || true)")"
 if [ -z "$have_ocloc" ]; then echo 'ocloc or time is not installed: no columns for Intel'; fi

@@ -28,7 +28,7 @@ typedef struct cls_row {
     u64 draft_mass;
     i32 token;
     u32 status; /* bits of cls_row_status */
-    u32 state;  /* CLS_RECORD_DONE or CLS_RECORD_SEARCH_* */
+    u32 state;  /* CLS_RECORD_* */
     i32 max_key;
     cls_cut cut;
     f32 scale;    /* of the final weights */
@@ -41,8 +41,8 @@ typedef struct cls_row {
     i32 draft_key;
     u32 forced;  /* the token was not drawn from the row: it is one that the request forces or, of a
                     verification, one that takes the place of the row's own */
-    i32 place;   /* of a row of a verification: where its outputs go among those of all requests; -1
-                    until that is known */
+    i32 emitted; /* of a verification, in record d of a request's: the row that emits the token
+                    behind d others, or -1 */
     u32 relaxed; /* of a row of a verification: relaxed acceptance accepts the draft after it */
     cls_slot_adaptive next; /* with CLS_ACCEPTS_LATER: the adaptive state once the token is
                                accepted, of a request that has one */
@@ -54,6 +54,7 @@ enum {
     CLS_RECORD_SEARCH_MASS = 1,  /* the pass measures the masses above the pivots */
     CLS_RECORD_SEARCH_COUNT = 2, /* the pass counts the tokens above the pivots */
     CLS_RECORD_SEARCH_ALL = 3,   /* the search needs more than sums above keys: no pass */
+    CLS_RECORD_EMITTED = 4,      /* the request of a verification emits the row's token */
 };
 
 /* The bits of cls_row_status that kernels set: those of clsample.h. */

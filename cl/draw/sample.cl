@@ -12,7 +12,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
     out->draft_key = 0;
     out->forced = 0;
     out->relaxed = 0;
-    out->place = -1;
+    out->emitted = -1;
     out->next.mu = 0;
     out->next.sum = out->next.weight = out->next.top_p = 0;
     out->token = invalid_token;

@@ -29,8 +29,7 @@ static inline u32 take_back(const step_args *s, const slot_state *own, __global 
 }
 
 /* Ends a verification whose outputs had to be written before slots could accept: a request accepts
- * its tokens, whose rows are in order, and the statuses are written, which the outputs may have
- * changed. */
+ * its tokens, and the statuses are written, which the outputs may have changed. */
 static inline void accept_emitted(const step_args *s, u32 request, __local u64 *scratch)
 {
     ARGS const cls_args *const args = s->args;
@@ -39,19 +38,20 @@ static inline void accept_emitted(const step_args *s, u32 request, __local u64 *
     const i32 slot_index = mapped_slot(s, first);
     __global cls_slot *const slot = slot_of(s, slot_index);
     const slot_state state = state_of(s->state, args->layout, s->vocab, valid_slot(slot_index));
-    u32 all = 0;
-    for (u32 row = first; row < last; row++) {
+    u32 all = 0, n = 0;
+    for (i32 row; n < last - first && (row = s->rows[first + n].emitted) >= 0; n++) {
         const int emits = !s->rows[row].no_token || s->rows[row].forced;
         const u32 status = s->rows[row].status;
         const cls_slot_adaptive next = s->rows[row].next;
         all |= emits ? status & CLS_ROW_OVERFLOW : 0u;
         if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS)))
-            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)[s->rows[row].place] = (i32)status;
+            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)
+        [(size_t)request * width + n] = (i32)status;
         state_accept(slot, &state, lists_of(s, slot), (u32)s->rows[row].token, emits, &next,
                      scratch);
         BARRIER();
     }
-    for (u32 i = last - first + LOCAL_ID; i < width; i += WGS)
+    for (u32 i = n + LOCAL_ID; i < width; i += WGS)
         if (wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS))
             OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)
     [(size_t)request * width + i] = CLS_ROW_SKIPPED;

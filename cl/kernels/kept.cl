@@ -43,13 +43,10 @@ ONE_COPY void kept_places(const step_args *s)
     const u32 capacity = s->args->set_capacity, places = output_count(s);
     __global i32 *const offsets = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS);
     u32 at = 0;
-#if PLACES /* some places have no row */
-    for (u32 place = LOCAL_ID; place < places; place += WGS)
-        offsets[place] = 0;
-    BARRIER();
-#endif
-    for (u32 row = LOCAL_ID; row < s->args->n_rows; row += WGS)
-        offsets[output_index(s, row)] = (i32)kept_count(s, row);
+    for (u32 place = LOCAL_ID; place < places; place += WGS) {
+        const i32 row = row_at(s, place);
+        offsets[place] = row < 0 ? 0 : (i32)kept_count(s, (u32)row);
+    }
     BARRIER();
     for (u32 place = 0; LOCAL_ID == 0 && place < places; place += 4) {
         CLS_EACH_4(PLACE)
@@ -60,15 +57,15 @@ ONE_COPY void kept_places(const step_args *s)
 
 /* The first launch leaves the counts of the groups in `tile_sums`. The last one writes ids, counts,
  * and the status of a row whose set exceeds the capacity. Launch: as the survey. */
-ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting,
+ONE_COPY void kept_tiles(const step_args *s, u32 place, u32 group, int counting,
                          __local u64 *scratch)
 {
     ARGS const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
-    const int behind = is_behind(s, of_all);
-    const u32 wants = args->wants, row = behind ? 0u : of_all, place = output_index(s, of_all);
-    const i32 slot_index = behind ? -1 : row_slot(s, row);
+    const i32 own = row_at(s, place);
+    const u32 wants = args->wants, row = (u32)max(own, 0);
+    const i32 slot_index = own < 0 ? -1 : row_slot(s, row);
     __global u64 *const group_count = tile_sums_of(s, row);
     __global i32 *ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS);
     u32 capacity = args->set_capacity;
@@ -113,7 +110,7 @@ ONE_COPY void kept_tiles(const step_args *s, u32 of_all, u32 group, int counting
     if (LOCAL_ID == 0 && !counting && group == 0) {
         if (wants & CLS_WANTS(CLS_OUT_SET_COUNTS))
             OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = (i32)total;
-        if (total > capacity) { /* never at a place behind the rows, which would read row 0 */
+        if (total > capacity) { /* never at a place without a row, which reads row 0 */
             const u32 status = out->status | CLS_ROW_OVERFLOW;
             s->rows[row].status = status;
             if (s->has & CLS_HAS_STATUS)

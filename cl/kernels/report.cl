@@ -143,17 +143,17 @@ static inline void report_whole(const step_args *s, SHARED const row_logits *r, 
 }
 
 /* Reports on each row's token, the given ids, the most likely tokens, and sums, each by a separate
- * group. A place behind the rows, where a verification has no token, has what a row without a token
- * has. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
- * row; otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS,
- * rows]. */
-ONE_COPY void report_row(const step_args *s, u32 group, u32 part, SHARED row_logits *shared,
+ * group. A place where a verification emits no token has what a row without a token has. With
+ * CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw row;
+ * otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS, rows]
+ * or, after a verification, [.., places]. */
+ONE_COPY void report_row(const step_args *s, u32 place, u32 part, SHARED row_logits *shared,
                          SHARED shortlist *list)
 {
     ARGS const cls_args *const args = s->args;
-    const int behind = is_behind(s, group);
-    const u32 row = behind ? 0u : group, place = output_index(s, group);
-    const i32 slot_index = behind ? -1 : row_slot(s, row);
+    const i32 own = row_at(s, place);
+    const u32 row = (u32)max(own, 0);
+    const i32 slot_index = own < 0 ? -1 : row_slot(s, row);
     ROW_VIEW(shared, s, row, slot_index)
     const cls_row out = s->rows[row];
     i32 max_key = out.max_key;

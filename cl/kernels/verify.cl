@@ -25,8 +25,7 @@ typedef struct verifier {
 typedef struct walk {
     u32 row, depth; /* the row, and how many drafts are accepted on the path to it */
     u32 status;
-    u32 placed; /* how many of the request's places the walk has filled */
-    i32 token;  /* that follows the drafts; -1: none */
+    i32 token; /* that follows the drafts; -1: none */
 } walk;
 
 /* Returns the sum of what the residual kernel has left of a row. */
@@ -118,18 +117,37 @@ static inline void judge_drafts(u32 method, verifier *v)
         v->drawn = draw_residual(v, v->first + v->accepted, best_prob);
 }
 
-/* Returns the first row after `row` whose draft is this token, or v->last. *children becomes 1 if
- * any draft follows the row. */
+/* Returns whether the draft of a row at or after `row` + 1 follows that row: 0, 1 or, if the draft
+ * is this token, 2. */
+static inline u32 is_child(const verifier *v, u32 row, u32 at, i32 token)
+{
+    const i32 node = v->nodes[at];
+    return v->parents[node] != v->nodes[row]           ? 0u
+           : draft_id(v->s, v->request, node) == token ? 2u
+                                                       : 1u;
+}
+
+/* Returns the first row after `row` whose draft follows it and is this token, or v->last, by the
+ * whole group. *children becomes 1 if any draft follows the row. Of a chain that is the next row;
+ * else the items look for it, which takes a reduction. */
 static inline u32 child_with(const verifier *v, u32 row, i32 token, int *children)
 {
-    for (u32 at = row + 1; at < v->last; at++) {
-        if (v->parents[v->nodes[at]] != v->nodes[row])
-            continue;
-        *children = 1;
-        if (draft_id(v->s, v->request, v->nodes[at]) == token)
-            return at;
+    const u32 next = row + 1, last = v->last;
+    u32 found = last, none = 1;
+    if (next == last)
+        return last;
+    const u32 is_next = is_child(v, row, next, token);
+    *children = is_next != 0;
+    if (is_next == 2)
+        return next;
+    for (u32 at = next + LOCAL_ID; at < last && found == last; at += WGS) {
+        const u32 is = is_child(v, row, at, token);
+        none = is != 0 ? 0u : none;
+        found = is == 2 ? at : found;
     }
-    return v->last;
+    found = wg_umin(2 * found + none, v->scratch);
+    *children = (int)(~found & 1u);
+    return found / 2;
 }
 
 /* Returns whether relaxed acceptance accepts a token after a row that has a token of its own, by
@@ -195,7 +213,6 @@ static inline void walk_rows(const verifier *v, int active, int one_token, cls_s
     const step_args *const s = v->s;
     __global cls_slot *const slot = v->slot;
     const u32 last = v->last;
-    const i32 base = (i32)(v->request * (s->args->max_drafts + 1));
     int by_rows = v->by_rows, more = 1;
     const slot_state own = state_of(s->state, s->args->layout, s->vocab, valid_slot(v->slot_index));
     text t = text_of(slot, own.ring, own.n_ring, active);
@@ -243,7 +260,8 @@ static inline void walk_rows(const verifier *v, int active, int one_token, cls_s
             BARRIER(); /* every item has read the row */
         if (LOCAL_ID == 0 && (s->has & CLS_ACCEPTS_LATER)) {
             row->status = status;
-            row->place = base + (i32)w->depth;
+            row->state = CLS_RECORD_EMITTED;
+            s->rows[v->first + w->depth].emitted = (i32)w->row;
             row->no_token |= token < 0;
             if (token >= 0) {
                 row->forced = due >= 0 || token != row->token;
@@ -251,7 +269,6 @@ static inline void walk_rows(const verifier *v, int active, int one_token, cls_s
                 row->next = *next;
             }
         }
-        w->placed = w->depth + 1;
         w->token = token;
         more = at != last && !(ended & CLS_ROW_STOPPED);
         if (at != last) {
@@ -314,21 +331,6 @@ static inline void verify_write(const verifier *v, const walk *w, __global const
     [(u32)v->slot_index] = w->token >= 0 ? w->token : path_id(path, in_all - 1);
 }
 
-/* Makes the rows that emit nothing look like rows without a token, in the request's other places,
- * by one item. */
-static inline void place_others(const verifier *v, const walk *w)
-{
-    i32 place = (i32)(v->request * (v->s->args->max_drafts + 1) + w->placed);
-    for (u32 i = v->first; i < v->last; i++) {
-        __global cls_row *const row = v->s->rows + i;
-        if (row->place >= 0)
-            continue;
-        row->place = place++;
-        row->status = CLS_ROW_SKIPPED;
-        row->no_token = 1;
-    }
-}
-
 /* A work-group verifies one request. Launch: [WGS, requests]. */
 ONE_COPY void verify_request(const step_args *s, u32 request, SHARED row_logits *shared,
                              __local u64 *scratch)
@@ -341,7 +343,7 @@ ONE_COPY void verify_request(const step_args *s, u32 request, SHARED row_logits 
     const int active = slot_index >= 0 && !slot->stopped,
               one_token = (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0,
               accepts_later = (s->has & CLS_ACCEPTS_LATER) != 0;
-    walk w = {first, 0, 0u, 0u, -1};
+    walk w = {first, 0, 0u, -1};
     verifier v = {s,
                   slot,
                   slot_index,
@@ -375,8 +377,9 @@ ONE_COPY void verify_request(const step_args *s, u32 request, SHARED row_logits 
     BARRIER(); /* every item has read the rows */
     if (LOCAL_ID == 0)
         verify_write(&v, &w, path);
-    if (LOCAL_ID == 0 && accepts_later)
-        place_others(&v, &w);
+    for (u32 row = first + LOCAL_ID; accepts_later && row < v.last; row += WGS)
+        s->rows[row].no_token |=
+            s->rows[row].state != CLS_RECORD_EMITTED; /* its distribution is of no use */
     const slot_state state = state_of(s->state, args->layout, s->vocab, valid_slot(slot_index));
     const u32 in_all = accepts_later ? 0u : w.depth + (u32)(w.token >= 0);
     for (u32 i = 0; i < in_all; i++) {

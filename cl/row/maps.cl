@@ -95,46 +95,25 @@ static inline i32 draft_id(const step_args *s, u32 request, i32 draft)
         s, draft_ids)[draft_place(s, request, (u32)draft, args->ids_stride, args->ids_apart)];
 }
 
-/* The outputs of a verification have places for all tokens that a request could emit, as many as
- * max_drafts + 1. Returns the first row of a request, or the end of the rows behind the last one.
- */
+/* Returns the first row of a request, or the end of the rows behind the last one. */
 static inline u32 first_row(const step_args *s, u32 request)
 {
     return request < s->args->requests ? (u32)request_firsts(s)[request] : s->args->n_rows;
 }
-/* 1 in the variants that a verification launches, whose rows have their outputs in other places:
- * with a look-up of these the usual report would spill more. */
-#ifndef PLACES
-#define PLACES 0
-#endif
-/* Returns how many places the outputs of all rows have. */
+
+/* Returns how many places the outputs of all rows have. Those of a verification have places for all
+ * tokens that a request could emit, as many as max_drafts + 1. */
 static inline u32 output_count(const step_args *s)
 {
-    return PLACES && (s->has & CLS_DRAFTS) ? s->args->requests * (s->args->max_drafts + 1)
-                                           : s->args->n_rows;
+    return ROW && (s->has & CLS_DRAFTS) ? s->args->requests * (s->args->max_drafts + 1)
+                                        : s->args->n_rows;
 }
-/* Returns whether a group is behind the rows. There is one for each place that a request of a
- * verification has more than rows. */
-static inline int is_behind(const step_args *s, u32 group)
+/* Returns the row whose outputs go to a place; -1 where a verification emits no token. */
+static inline i32 row_at(const step_args *s, u32 place)
 {
-    return PLACES && group >= s->args->n_rows;
-}
-/* Returns where an output of a row, or of a group behind the rows, goes. */
-static inline u32 output_index(const step_args *s, u32 group)
-{
-    if (!PLACES || !(s->has & CLS_DRAFTS))
-        return group;
-    if (!is_behind(s, group))
-        return s->rows[group].place;
-    const u32 behind = group - s->args->n_rows, width = s->args->max_drafts + 1;
-    u32 lo = 0, hi = s->args->requests; /* the request is lo to hi - 1 */
-    SHORT_LOOP
-    while (hi - lo > 1) {
-        const u32 mid = (lo + hi) / 2;
-        if (mid * width - first_row(s, mid) <= behind)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return behind + first_row(s, lo + 1);
+    if (!ROW || !(s->has & CLS_DRAFTS))
+        return (i32)place;
+    const u32 width = s->args->max_drafts + 1, request = place / width, depth = place % width,
+              record = first_row(s, request) + depth;
+    return record < first_row(s, request + 1) ? s->rows[record].emitted : -1;
 }

@@ -67,7 +67,6 @@ enum {
     CLS_DISTRIBUTION_1,
     CLS_REPORT_0,
     CLS_REPORT_1,
-    CLS_REPORT_2,
     CLS_WATERMARK_0,
     CLS_FORCE_0,
     CLS_KEPT_0,

@@ -21,7 +21,7 @@
 #define TOKENS (V(TOKEN_SMALL) | V(TOKEN_1) | V(TOKEN_2) | V(TOKEN_3))
 #define OUTPUTS_0 (V(DISTRIBUTION_0) | V(REPORT_0) | V(KEPT_0))
 #define OUTPUTS_1 (V(DISTRIBUTION_1) | V(REPORT_1) | V(KEPT_1))
-#define DRAFTS (V(RESIDUAL_0) | V(VERIFY_0) | V(REPORT_2))
+#define DRAFTS (V(RESIDUAL_0) | V(VERIFY_0) | V(REPORT_1))
 #define SHARDS (V(PARTIAL_0) | V(MERGE_0))
 #define GREEDY F(temperature, 0)
 #define DRY(allowed) F(dry_multiplier, 1), F(dry_base, 2), I(dry_allowed_length, allowed)

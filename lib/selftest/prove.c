@@ -43,24 +43,26 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
     return CLS_OK;
 }
 
-/* Returns the parts of the self-test in which a variant runs, and the features that these need. */
-static uint32_t parts_of(int variant, uint32_t *features)
+/* Returns the parts of the self-test in which a variant runs, and the features that these need.
+ * Where there are programs to report on the tokens of a verification, the proof of the last one
+ * compares these reports, too. */
+static uint32_t parts_of(int variant, cls_variant_set available, uint32_t *features)
 {
-    if (variant == CLS_REPORT_2) {
-        *features = CLS_FEATURE_VERIFY | CLS_FEATURE_LOGPROBS;
-        return PART_DRAFTS;
-    }
+    const uint32_t verified = CLS_FEATURE_VERIFY | CLS_FEATURE_LOGPROBS;
+    const int reported = cls_variants_suffice(available, verified);
     switch (cls_variants[variant].kernel) {
     case CLS_DISTRIBUTION:
-    case CLS_REPORT:
         *features = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS;
         return PART_STEPS | PART_OUTPUTS;
+    case CLS_REPORT:
+        *features = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | (reported ? verified : 0u);
+        return PART_STEPS | PART_OUTPUTS | (reported ? PART_DRAFTS : 0u);
     case CLS_KEPT:
         *features = CLS_FEATURE_KEPT_SETS;
         return PART_STEPS | PART_OUTPUTS;
     case CLS_RESIDUAL:
     case CLS_VERIFY:
-        *features = CLS_FEATURE_VERIFY;
+        *features = reported ? verified : CLS_FEATURE_VERIFY;
         return PART_DRAFTS;
     case CLS_LOOKUP:
         *features = CLS_FEATURE_VERIFY;
@@ -92,7 +94,7 @@ static cls_status select_cases(cls_selftest_run *t, int variant, uint32_t most)
     const enum cls_kernel kernel = cls_variants[variant].kernel;
     uint32_t features;
     cls_status status = CLS_OK;
-    t->selection.parts = parts_of(variant, &features);
+    t->selection.parts = parts_of(variant, available, &features);
     t->selection.methods = UINT32_C(1) << CLS_VERIFY_STANDARD;
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
         uint32_t more = 0;
@@ -182,7 +184,7 @@ static int has_long_rows(const cls_shape *shape, int variant)
     uint32_t features;
     return cls_test_proof_vocab == 0 && !cls_test_proofs_compare_nothing &&
            (shape->work_group > 1 || shape->row_group > 1) && cls_variants[variant].typed &&
-           parts_of(variant, &features) == PART_STEPS;
+           parts_of(variant, 0, &features) == PART_STEPS;
 }
 
 enum { LONG_ROWS = 2 }; /* of a proof; the host samples them, too */

@@ -740,8 +740,7 @@ static uint32_t left_out(int variant)
         out |= CLS_FEATURE_SHARD;
     if (strstr(v->options, "-DCHANGES=0") != NULL)
         out |= CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
-    if ((v->kernel == CLS_REPORT || v->kernel == CLS_KEPT) &&
-        strstr(v->options, "-DPLACES=1") == NULL)
+    if ((v->kernel == CLS_REPORT || v->kernel == CLS_KEPT) && strstr(v->options, "-DROW=0") != NULL)
         out |= CLS_FEATURE_VERIFY;
     return out;
 }

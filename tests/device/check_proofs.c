@@ -31,17 +31,14 @@ static uint32_t sort_sets(cls_variant_set *sets, uint32_t n)
 }
 
 /* Returns the variants that may run in the proof of a variant: those of the kernels of a step, and
- * of its own kernel. The kernels of outputs run in each other's proofs, too, as those of shards. */
+ * of its own kernel. Those of outputs, verifications and shards run in each other's proofs, too. */
 static cls_variant_set run_with(int variant)
 {
     const enum cls_kernel own = cls_variants[variant].kernel;
     cls_variant_set set = 0;
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
         const enum cls_kernel k = cls_variants[v].kernel;
-        const int is_of_outputs = k >= CLS_DISTRIBUTION && k <= CLS_ACCEPT;
-        if (k <= CLS_SEARCH || k == own || (variant == CLS_REPORT_2 && k >= CLS_DISTRIBUTION) ||
-            (is_of_outputs && own >= CLS_DISTRIBUTION && own <= CLS_ACCEPT) ||
-            (k >= CLS_RESIDUAL && own >= CLS_RESIDUAL))
+        if (k <= CLS_SEARCH || k == own || (k >= CLS_DISTRIBUTION && own >= CLS_DISTRIBUTION))
             set |= CLS_VARIANT_BIT(v);
     }
     return set;
