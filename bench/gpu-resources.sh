@@ -36,7 +36,7 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 # (gfx1100), and for Intel's GPUs seconds of processor time, which depend on the machine and so are
 # twice what a busy one took, MB, lanes (at least) and bytes of scratch on dg2. What is left out at
 # the end has no limit. ptxas gives some programs a few bytes more of spills now and then.
-# doc/kernels.md lists what each program needs.
+# doc/kernels.md lists what the largest programs need.
 limits() {
     cat <<EOF
 slots 80 640 0 37 0 93 5 200 8 0
