@@ -53,8 +53,7 @@ enum {
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, three groups run at the same time instead of
  * two: survey-row then spills nothing, pass-row 200 bytes and distribution-row 344, where they need
- * 126 and 111 registers to spill nothing. token-list spills 44 bytes with 80 and none with 128
- * (doc/kernels.md).
+ * 126 and 111 registers to spill nothing. token-list spills 44 bytes with 80 and none with 128.
  *
  * -DSHARED_VIEW=1 is for programs whose functions NVIDIA's compiler calls (cl/core/vectors.cl). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
