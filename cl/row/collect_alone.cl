@@ -2,7 +2,7 @@
 /* collect_alone: collects tokens where each item looks through a range of tiles, and reads the
  * tiles that it finds there. That is for groups of one item; and for Intel's compiler for GPUs,
  * which needs minutes and gigabytes for some programs with adjusted logits if items share tiles
- * (search-row: 7 s, and over 120 s). */
+ * (search-row: 10 s, and over 120 s). */
 #include "row/list.cl"
 #include "row/share.cl"
 

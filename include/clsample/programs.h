@@ -26,14 +26,16 @@ typedef enum cls_feature {
     CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids, post_thinking */
     CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens, grammars */
     CLS_FEATURE_STATE = 64,     /* cls_slot_copy(), _rollback(), _load(), _next_turn(), _params()
-                                   and _force(); penalty_window, grammars, thinking, loop stops */
+                                   and _force(); cls_accept() with counts or rollback;
+                                   penalty_window, grammars, thinking, loop stops */
     CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
     CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
     CLS_FEATURE_LOGPROBS = 512, /* of cls_outputs: logprobs, ranks, top, given, kept, entropy,
                                    kept_mass; cls_logprobs() */
     CLS_FEATURE_PROBS = 1024,   /* of cls_outputs: probs, final_logits; entropy and kept_mass need
                                    this or the feature above */
-    CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
+    CLS_FEATURE_ACCEPT = 2048,  /* cls_accept(); token_status of cls_verify() needs this, one of the
+                                   two above, or KEPT_SETS */
     CLS_FEATURE_VERIFY = 4096,  /* cls_verify(), cls_draft() */
     CLS_FEATURE_SHARD = 8192,   /* cls_shard_create() */
     CLS_FEATURE_FORCED = 16384, /* thinking, loop stops, grammars, cls_slot_force() */

@@ -458,7 +458,7 @@ cls_status cls_record_create(const cls_sampler_options *o, uint64_t step, cls_re
         r->user = o->record_user;
         r->arrays = o->record_arrays;
         r->name = calloc(length + 1, 1);
-        r->ring = size <= SIZE_MAX ? malloc((size_t)size) : NULL;
+        r->ring = size <= PTRDIFF_MAX ? malloc((size_t)size) : NULL; /* C has no larger object */
         r->size = (size_t)size;
     }
     if (r == NULL || r->name == NULL || r->ring == NULL) {
