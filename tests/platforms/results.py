@@ -147,8 +147,6 @@ def begin(path, words, only):
     """A new row; or, where only some tries run, the older one of the same version."""
     row = dict(zip(["key", "implementation", "version", "machine", "shape"], words),
                clsample=version(), ran=[], day=datetime.date.today().isoformat())
-    if commit():
-        row["commit"] = commit()
     for old in read():
         same = all(old[name] == row[name] for name in ["key", "version", "clsample"])
         if only and same and not old.get("by_hand"):
@@ -192,8 +190,9 @@ def cells(row):
     if row.get("note"):
         failed.append(row["note"])
     day = row["day"] + (", by hand" if row.get("by_hand") else "")
-    if row.get("commit"):
-        day += f", {row['commit']}"
+    commits = {one.get("commit") for one in row["ran"]} - {""}
+    for name in sorted(commits - {None}):
+        day += f", {name}" + (" in part" if len(commits) > 1 else "")
     if row["clsample"] != version():
         day += f", version {row['clsample']}"
     return [
@@ -270,6 +269,7 @@ def main(verb, *words):
         begin(words[0], words[1:6], only=words[6:] != ("",))
     elif verb == "try":
         one = judge(words[1], *map(int, words[2:5]), pathlib.Path(words[5]))
+        one["commit"] = commit()
         if one["what"] == "accept" and len(words) > 6:
             one["report"] = report(pathlib.Path(words[6]))
         change(words[0], lambda row: put(row["ran"], "what", one))
