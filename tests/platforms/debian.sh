@@ -98,6 +98,7 @@ enter() {
     if [ ! -d "$root/root/clsample" ]; then
         git clone -q "$top" "$root/root/clsample" || exit 2
     fi
+    export CLSAMPLE_SOURCES="$root/root/clsample" # whose commit results.py notes
     cp -r "$folder/inputs" "$root/root/"
 }
 

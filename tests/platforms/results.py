@@ -14,6 +14,7 @@ import datetime
 import fcntl
 import hashlib
 import json
+import os
 import pathlib
 import re
 import struct
@@ -134,9 +135,11 @@ def put(things, name, thing):
 
 
 def commit():
-    """That of the sources, with a + if files differ, other than what is written here."""
+    """That of the sources, which CLSAMPLE_SOURCES names where a system has a clone of its own,
+    with a + if files differ, other than what is written here."""
     def git(*words):
-        done = subprocess.run(["git", "-C", str(TOP), *words], capture_output=True, text=True)
+        sources = os.environ.get("CLSAMPLE_SOURCES", str(TOP))
+        done = subprocess.run(["git", "-C", sources, *words], capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else ""
     name = git("rev-parse", "--short=8", "HEAD")
     others = [f":!{path.relative_to(TOP)}" for path in (RESULTS, PAGE)]
