@@ -62,6 +62,10 @@ cls_status cls_selftest_parts(cls_selftest_run *t)
     };
     cls_status status = CLS_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == CLS_OK; i++) {
+        /* A proof, which compares with the host alone, goes no further with a program that it has
+         * found wrong, which may then read what is not there. */
+        if (t->known == t->answer && cls_selftest_failed(&t->tested) != NULL)
+            break;
         if (t->selection.parts & parts[i].part)
             status = parts[i].run(t);
         if (status != CLS_OK)

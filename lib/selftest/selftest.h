@@ -265,8 +265,9 @@ void cls_selftest_close(cls_selftest_run *t);
  * has no kernels yet. */
 cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features);
 
-/* Runs all parts of the selection with the type t->dtype. Wrong answers are counted. A call that
- * fails counts as a case of the part's stage, and ends the run. */
+/* Runs the parts of the selection with the type t->dtype; a proof ends after the first part with a
+ * wrong answer. Wrong answers are counted. A call that fails counts as a case of the part's stage,
+ * and ends the run. */
 cls_status cls_selftest_parts(cls_selftest_run *t);
 
 /* Returns the first stage that failed, or NULL. */
