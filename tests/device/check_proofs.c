@@ -137,6 +137,11 @@ static void must_not_prove(cls_context *context, int variant, const char *what)
                   "%s", cls_error_message());
     ck_assert_msg(launched >> variant & 1u, "%s %s: 0x%llx were launched",
                   cls_variants[variant].name, what, (unsigned long long)launched);
+    /* A wrong report goes no further: one without rows of its own would read records that are not
+     * there in a verification. */
+    ck_assert_msg(cls_variants[variant].kernel != CLS_REPORT ||
+                      !(launched & CLS_VARIANT_BIT(CLS_VERIFY_0)),
+                  "%s %s: it went on to a verification", cls_variants[variant].name, what);
 }
 
 /* A program does nothing once, in an otherwise right context: each one, or some of them if the test
